@@ -1,0 +1,92 @@
+//! The fixed window: a counter that starts anew at each multiple of the period since the Unix epoch.
+//!
+//! At most the limit passes in each window, and up to twice as much around the edge of two.
+
+use super::Used;
+use crate::decision::Budget;
+use crate::{Outcome, Quota, Receipt, Timestamp};
+
+/// The window that was counted last, and its count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Where the window starts, in microseconds.
+    pub(crate) start: u64,
+    pub(crate) count: u32,
+}
+
+/// Counts `cost` if the window has room for it.
+#[inline]
+pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    let current = state.at(quota, now);
+    let outcome = current.outcome(quota, cost, now);
+    if !outcome.is_admitted() {
+        return outcome;
+    }
+    *state = State { count: current.count + cost, ..current };
+    Outcome::admit(state.budget(quota, now), 0)
+}
+
+/// What [`charge`] would say.
+#[must_use]
+pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    state.at(quota, now).outcome(quota, cost, now)
+}
+
+/// Takes `cost` off the count, if the window in which it was charged is not over.
+pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+    let current = state.at(quota, now);
+    if receipt.is_none_or(|receipt| receipt.at().as_micros() >= current.start) {
+        *state = State { count: current.count.saturating_sub(cost), ..current };
+    }
+}
+
+/// The start of the window that `now` is in.
+fn window(quota: &Quota, now: Timestamp) -> u64 {
+    now.as_micros() - now.as_micros() % quota.period_micros()
+}
+
+impl State {
+    /// The state as of now: a window that is over counts nothing. One that is yet to come means that
+    /// the clock was set back; its count is kept, as if it were this window's.
+    #[inline]
+    fn at(self, quota: &Quota, now: Timestamp) -> Self {
+        let start = window(quota, now);
+        Self { start, count: if self.start >= start { self.count } else { 0 } }
+    }
+
+    fn budget(self, quota: &Quota, now: Timestamp) -> Budget {
+        let end = self.start + quota.period_micros() - now.as_micros();
+        let wait = if self.count == 0 { 0 } else { end };
+        Budget {
+            limit: quota.max(),
+            remaining: quota.max().saturating_sub(self.count),
+            reset_micros: wait,
+            // Beyond the limit, which is where a shrunken quota may leave the count, the window's
+            // end is still when something comes back.
+            refill_micros: wait,
+        }
+    }
+
+    fn outcome(self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        let budget = self.budget(quota, now);
+        if cost > quota.max() {
+            Outcome::never(budget)
+        } else if cost <= budget.remaining {
+            Outcome::admit(budget, 0)
+        } else {
+            Outcome::deny(budget, budget.reset_micros)
+        }
+    }
+
+    pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
+        Self { start: window(quota, now), count: used.ceil() }
+    }
+
+    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
+        Used::units(u64::from(self.at(quota, now).count))
+    }
+
+    pub(crate) fn expires_at(&self, quota: &Quota) -> u64 {
+        self.start + quota.period_micros()
+    }
+}

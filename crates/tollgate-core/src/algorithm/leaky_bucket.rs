@@ -1,0 +1,58 @@
+//! The leaky bucket: a queue that drains steadily.
+//!
+//! Departures are never closer than 1/rate (to the microsecond), and the queue holds at most its
+//! capacity, the one that leaves at once included. An admitted charge carries a delay: how long to
+//! hold the request back until it is its turn.
+
+use super::Used;
+use super::bucket::{self, FullAt, Verdict};
+use crate::{Outcome, Quota, Receipt, Timestamp};
+
+/// When the queue is empty, and the next one could leave at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State(pub(crate) FullAt);
+
+/// Takes `cost` places at the end of the queue if they are free.
+pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    let tried = state.0.attempt(quota, cost, now);
+    match tried.verdict {
+        Verdict::Admitted(after) => {
+            state.0.set(after, now);
+            Outcome::admit(bucket::budget(quota, after), bucket::ceil(tried.before))
+        }
+        _ => bucket::untouched(quota, &tried, 0),
+    }
+}
+
+/// What [`charge`] would say.
+#[must_use]
+pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    let tried = state.0.attempt(quota, cost, now);
+    bucket::untouched(quota, &tried, bucket::ceil(tried.before))
+}
+
+/// Gives up a place in the queue.
+///
+/// Only the last in line can: if others queue behind it, they have been told when to leave, and
+/// somebody new in the freed place would leave too close to them. So nothing happens without a
+/// receipt, nor with one that is not of the last charge.
+pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+    let end = now.as_micros() + bucket::ceil(state.0.wait(quota, now));
+    if receipt.is_some_and(|receipt| receipt.reset_at().as_micros() == end) {
+        state.0.give_back(quota, cost, now);
+    }
+}
+
+impl State {
+    pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
+        Self(FullAt::seed(quota, used, now))
+    }
+
+    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
+        self.0.used(quota, now)
+    }
+
+    pub(crate) fn expires_at(&self, _: &Quota) -> u64 {
+        bucket::ceil(self.0.0)
+    }
+}

@@ -1,0 +1,182 @@
+//! The sliding log: every admission is remembered for one period, so that at most the limit passes
+//! in every trailing period, exactly.
+
+use std::collections::VecDeque;
+
+use super::Used;
+use crate::decision::Budget;
+use crate::{Outcome, Quota, Receipt, Timestamp};
+
+/// A log that could grow to this many admissions is allocated whole at once; a longer one grows.
+const WHOLE: u32 = 128;
+
+/// The admissions of the last period, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    entries: VecDeque<Entry>,
+    /// The cost of all entries.
+    total: u64,
+}
+
+// Two u32 halves keep an entry at 12 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    at: [u32; 2],
+    cost: u32,
+}
+
+impl Entry {
+    const fn new(at: u64, cost: u32) -> Self {
+        Self { at: [(at >> 32) as u32, at as u32], cost }
+    }
+
+    const fn at(self) -> u64 {
+        (self.at[0] as u64) << 32 | self.at[1] as u64
+    }
+}
+
+/// Logs an admission of `cost` if it fits.
+pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    state.move_to(quota, now);
+    let outcome = state.outcome(quota, cost, now);
+    if !outcome.is_admitted() || cost == 0 {
+        return outcome;
+    }
+    state.push(quota, cost, now.as_micros());
+    Outcome::admit(state.budget(quota, now), 0)
+}
+
+/// What [`charge`] would say.
+#[must_use]
+pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    state.outcome(quota, cost, now)
+}
+
+/// Strikes `cost` from the admissions of the receipt's moment, or from the newest.
+pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+    state.move_to(quota, now);
+    let mut left = cost;
+    let at = receipt.map(|receipt| receipt.at().as_micros());
+    for entry in state.entries.iter_mut().rev() {
+        if at.is_none_or(|at| entry.at() == at) {
+            let struck = left.min(entry.cost);
+            entry.cost -= struck;
+            state.total -= u64::from(struck);
+            left -= struck;
+        }
+        if left == 0 || at.is_some_and(|at| entry.at() < at) {
+            break;
+        }
+    }
+    state.entries.retain(|entry| entry.cost > 0);
+}
+
+impl State {
+    /// Drops what has left the trailing period. An entry that is yet to come means that the clock was
+    /// set back; it is taken to be of now.
+    fn move_to(&mut self, quota: &Quota, now: Timestamp) {
+        let now = now.as_micros();
+        if self.entries.back().is_some_and(|newest| newest.at() > now) {
+            for entry in self.entries.iter_mut().rev().take_while(|entry| entry.at() > now) {
+                *entry = Entry::new(now, entry.cost);
+            }
+        }
+        while let Some(oldest) = self.entries.front().filter(|entry| has_left(entry.at(), quota, now)) {
+            self.total -= u64::from(oldest.cost);
+            self.entries.pop_front();
+        }
+    }
+
+    fn push(&mut self, quota: &Quota, cost: u32, at: u64) {
+        self.total += u64::from(cost);
+        match self.entries.back_mut() {
+            Some(newest) if newest.at() == at && newest.cost.checked_add(cost).is_some() => {
+                newest.cost += cost;
+            }
+            _ => {
+                if self.entries.capacity() == 0 && quota.max() <= WHOLE {
+                    self.entries.reserve_exact(quota.max() as usize);
+                }
+                self.entries.push_back(Entry::new(at, cost));
+            }
+        }
+    }
+
+    /// What counts now, oldest first.
+    fn live(&self, quota: &Quota, now: u64) -> impl Iterator<Item = (u64, u32)> {
+        self.entries
+            .iter()
+            .map(move |entry| (entry.at().min(now), entry.cost))
+            .skip_while(move |(at, _)| has_left(*at, quota, now))
+    }
+
+    fn count(&self, quota: &Quota, now: u64) -> u64 {
+        let gone = self.entries.iter().take_while(|entry| has_left(entry.at(), quota, now));
+        self.total - gone.map(|entry| u64::from(entry.cost)).sum::<u64>()
+    }
+
+    fn budget(&self, quota: &Quota, now: Timestamp) -> Budget {
+        let now = now.as_micros();
+        let until_left = |at: u64| at + quota.period_micros() - now;
+        let count = self.count(quota, now);
+        let limit = u64::from(quota.max());
+        Budget {
+            limit: quota.max(),
+            remaining: limit.saturating_sub(count) as u32,
+            reset_micros: if count == 0 {
+                0
+            } else {
+                self.entries.back().map_or(0, |newest| until_left(newest.at().min(now)))
+            },
+            refill_micros: if count > limit {
+                self.retry(quota, count, 1, now)
+            } else {
+                self.live(quota, now).next().map_or(0, |(oldest, _)| until_left(oldest))
+            },
+        }
+    }
+
+    /// How long until enough has left for `cost`, which is at most the limit, to fit.
+    fn retry(&self, quota: &Quota, count: u64, cost: u32, now: u64) -> u64 {
+        let mut excess = (count + u64::from(cost)).saturating_sub(u64::from(quota.max()));
+        for (at, cost) in self.live(quota, now) {
+            excess = excess.saturating_sub(u64::from(cost));
+            if excess == 0 {
+                return at + quota.period_micros() - now;
+            }
+        }
+        0
+    }
+
+    fn outcome(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        let budget = self.budget(quota, now);
+        if cost > quota.max() {
+            Outcome::never(budget)
+        } else if cost <= budget.remaining {
+            Outcome::admit(budget, 0)
+        } else {
+            let now = now.as_micros();
+            Outcome::deny(budget, self.retry(quota, self.count(quota, now), cost, now))
+        }
+    }
+
+    pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
+        let mut state = Self::default();
+        if used.ceil() > 0 {
+            state.push(quota, used.ceil(), now.as_micros());
+        }
+        state
+    }
+
+    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
+        Used::units(self.count(quota, now.as_micros()))
+    }
+
+    pub(crate) fn expires_at(&self, quota: &Quota) -> u64 {
+        self.entries.back().map_or(0, |newest| newest.at() + quota.period_micros())
+    }
+}
+
+fn has_left(at: u64, quota: &Quota, now: u64) -> bool {
+    at + quota.period_micros() <= now
+}

@@ -1,0 +1,181 @@
+//! The sliding window: two counters, the previous window's fading out as the current one goes on.
+//!
+//! The estimate for the trailing period is previous × (1 − elapsed share) + current; a charge fits
+//! while estimate + cost ≤ limit. Where the estimate has a fraction it is rounded up, which decides
+//! the same, because limit and cost are whole.
+
+use super::Used;
+use crate::decision::Budget;
+use crate::{Outcome, Quota, Receipt, Timestamp};
+
+/// The window that was counted last, its count, and the count of the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The window's number since the Unix epoch.
+    pub(crate) index: u64,
+    pub(crate) previous: u32,
+    pub(crate) current: u32,
+}
+
+/// Counts `cost` if the estimate has room for it.
+pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    let view = View::new(*state, quota, now);
+    let outcome = view.outcome(cost);
+    if !outcome.is_admitted() {
+        return outcome;
+    }
+    *state = State { current: view.state.current + cost, ..view.state };
+    Outcome::admit(View { state: *state, ..view }.budget(), 0)
+}
+
+/// What [`charge`] would say.
+#[must_use]
+pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    View::new(*state, quota, now).outcome(cost)
+}
+
+/// Takes `cost` off the count of the window in which it was charged, if that still counts.
+pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+    let mut current = State::at(*state, quota, now);
+    let charged = receipt.map_or(current.index, |receipt| index(quota, receipt.at()));
+    if charged >= current.index {
+        current.current = current.current.saturating_sub(cost);
+    } else if charged + 1 == current.index {
+        current.previous = current.previous.saturating_sub(cost);
+    }
+    *state = current;
+}
+
+/// The number of the window that `now` is in.
+pub(crate) fn index(quota: &Quota, now: Timestamp) -> u64 {
+    now.as_micros() / quota.period_micros()
+}
+
+impl State {
+    /// The state as of now: windows that are over move back by one or fall off. A window that is yet
+    /// to come means that the clock was set back; it is taken for this one.
+    fn at(self, quota: &Quota, now: Timestamp) -> Self {
+        let index = index(quota, now);
+        if self.index >= index {
+            Self { index, ..self }
+        } else if self.index + 1 == index {
+            Self { index, previous: self.current, current: 0 }
+        } else {
+            Self { index, previous: 0, current: 0 }
+        }
+    }
+
+    pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
+        Self { index: index(quota, now), previous: 0, current: used.ceil() }
+    }
+
+    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
+        let view = View::new(*self, quota, now);
+        Used::units(u64::from(view.faded()) + u64::from(view.state.current))
+    }
+
+    pub(crate) fn expires_at(&self, quota: &Quota) -> u64 {
+        let windows = if self.current > 0 { 2 } else { 1 };
+        (self.index + windows) * quota.period_micros()
+    }
+}
+
+/// A state as of now.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    quota: &'a Quota,
+    state: State,
+    /// How much of the current window is left, in microseconds; never zero.
+    left: u64,
+}
+
+impl<'a> View<'a> {
+    fn new(state: State, quota: &'a Quota, now: Timestamp) -> Self {
+        let state = state.at(quota, now);
+        let left = (state.index + 1) * quota.period_micros() - now.as_micros();
+        Self { quota, state, left }
+    }
+
+    /// What the previous window still counts, rounded up.
+    fn faded(&self) -> u32 {
+        // At most `previous`.
+        mul_div_ceil(self.state.previous, self.left, self.quota.period_micros()) as u32
+    }
+
+    /// How long until the previous window counts at most `room`, if that is within this window.
+    fn until_faded_to(&self, room: u32) -> u64 {
+        self.left.saturating_sub(share(self.state.previous, room, self.quota.period_micros()))
+    }
+
+    /// How long until the current window, being the previous one then, counts at most `room`.
+    fn until_next_faded_to(&self, room: u32) -> u64 {
+        let period = self.quota.period_micros();
+        self.left + period - share(self.state.current, room, period)
+    }
+
+    fn budget(&self) -> Budget {
+        let State { previous, current, .. } = self.state;
+        let faded = self.faded();
+        let limit = self.quota.max();
+        Budget {
+            limit,
+            remaining: limit.saturating_sub(current.saturating_add(faded)),
+            reset_micros: match (previous, current) {
+                (0, 0) => 0,
+                (_, 0) => self.left,
+                _ => self.left + self.quota.period_micros(),
+            },
+            refill_micros: if current.saturating_add(faded) > limit {
+                // A shrunken quota: something comes back once the estimate is below the limit.
+                self.retry(1)
+            } else if faded > 0 {
+                self.until_faded_to(faded - 1)
+            } else if current > 0 {
+                self.until_next_faded_to(current - 1)
+            } else {
+                0
+            },
+        }
+    }
+
+    /// How long until `cost`, which is at most the limit, fits. For a cost that does not fit now.
+    fn retry(&self, cost: u32) -> u64 {
+        let room = self.quota.max() - cost;
+        // Within this window only the previous one fades; it is gone at the window's end.
+        match room.checked_sub(self.state.current) {
+            Some(room) => self.until_faded_to(room),
+            None => self.until_next_faded_to(room),
+        }
+    }
+
+    fn outcome(&self, cost: u32) -> Outcome {
+        let budget = self.budget();
+        if cost > self.quota.max() {
+            Outcome::never(budget)
+        } else if u64::from(self.faded()) + u64::from(self.state.current) + u64::from(cost)
+            <= u64::from(self.quota.max())
+        {
+            Outcome::admit(budget, 0)
+        } else {
+            Outcome::deny(budget, self.retry(cost))
+        }
+    }
+}
+
+/// The longest rest of a period, in microseconds, during which `count` has faded to at most `room`.
+fn share(count: u32, room: u32, period: u64) -> u64 {
+    if room >= count {
+        return period;
+    }
+    match u64::from(room).checked_mul(period) {
+        Some(product) => product / u64::from(count),
+        None => (u128::from(room) * u128::from(period) / u128::from(count)) as u64,
+    }
+}
+
+fn mul_div_ceil(count: u32, left: u64, period: u64) -> u64 {
+    match u64::from(count).checked_mul(left) {
+        Some(product) => product.div_ceil(period),
+        None => (u128::from(count) * u128::from(left)).div_ceil(u128::from(period)) as u64,
+    }
+}

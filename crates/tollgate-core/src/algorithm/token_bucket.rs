@@ -1,0 +1,55 @@
+//! The token bucket: a budget that refills steadily and holds at most a burst.
+//!
+//! Over any span *d* it admits at most burst + rate × *d*. An idle bucket fills to its burst and no
+//! further.
+
+use super::Used;
+use super::bucket::{self, FullAt, Verdict};
+use crate::{Outcome, Quota, Receipt, Timestamp};
+
+/// When the bucket is full again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State(pub(crate) FullAt);
+
+/// Takes `cost` tokens if they are there.
+#[inline]
+pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    let tried = state.0.attempt(quota, cost, now);
+    match tried.verdict {
+        Verdict::Admitted(after) => {
+            state.0.set(after, now);
+            Outcome::admit(bucket::budget(quota, after), 0)
+        }
+        _ => bucket::untouched(quota, &tried, 0),
+    }
+}
+
+/// What [`charge`] would say.
+#[must_use]
+pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+    bucket::untouched(quota, &state.0.attempt(quota, cost, now), 0)
+}
+
+/// Puts `cost` tokens back, and no more than the bucket holds.
+///
+/// A charge whose tokens have had the time to come back by themselves is not given back a second
+/// time: the bucket may have been full since, and what was not taken then was lost.
+pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+    if receipt.is_none_or(|receipt| receipt.reset_at() > now) {
+        state.0.give_back(quota, cost, now);
+    }
+}
+
+impl State {
+    pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
+        Self(FullAt::seed(quota, used, now))
+    }
+
+    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
+        self.0.used(quota, now)
+    }
+
+    pub(crate) fn expires_at(&self, _: &Quota) -> u64 {
+        bucket::ceil(self.0.0)
+    }
+}

@@ -1,0 +1,104 @@
+//! What a store is asked: charges, and what is given back of them.
+
+use std::time::Duration;
+
+use crate::{Decision, Key, Quota, RuleName, Timestamp};
+
+/// One key's cost against one rule.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Charge<'a> {
+    /// The rule that counts.
+    pub rule: RuleName,
+    /// Who is counted.
+    pub key: &'a Key,
+    /// What the rule allows this key.
+    pub quota: &'a Quota,
+    /// How much is taken.
+    pub cost: u32,
+}
+
+impl<'a> Charge<'a> {
+    /// A charge of one unit.
+    #[must_use]
+    pub const fn new(rule: RuleName, key: &'a Key, quota: &'a Quota) -> Self {
+        Self { rule, key, quota, cost: 1 }
+    }
+
+    /// The same charge at another cost.
+    #[must_use]
+    pub const fn cost(self, cost: u32) -> Self {
+        Self { cost, ..self }
+    }
+}
+
+/// When a charge was made and what it left behind, so that giving it back finds it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    pub(crate) at: Timestamp,
+    pub(crate) reset_at: Timestamp,
+}
+
+impl Receipt {
+    /// The receipt for what was charged to `rule` by an admitted decision; `None` if it charged
+    /// nothing to it.
+    #[must_use]
+    pub fn of(decision: &Decision, rule: RuleName) -> Option<Self> {
+        if !decision.is_admitted() {
+            return None;
+        }
+        let (_, outcome) = decision.outcomes().find(|(name, _)| *name == rule)?;
+        Some(Self::new(decision.at(), outcome.reset_after()))
+    }
+
+    /// For stores: a charge made `at` this time that left a budget whole again `reset_after` it.
+    #[must_use]
+    pub const fn new(at: Timestamp, reset_after: Duration) -> Self {
+        Self { at, reset_at: at.saturating_add(reset_after) }
+    }
+
+    /// When the charge was made.
+    #[must_use]
+    pub const fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// When, right after the charge, the budget was going to be whole again.
+    #[must_use]
+    pub const fn reset_at(&self) -> Timestamp {
+        self.reset_at
+    }
+}
+
+/// What is to be given back of one key's budget.
+///
+/// Giving back never lifts a budget above its quota. With a receipt it gives back that charge and no
+/// other: nothing happens if the charge no longer counts, because its window is over, or cannot be
+/// undone, because others queue behind it in a leaky bucket. Without one it takes back what was
+/// charged last.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Refund<'a> {
+    /// The rule that was charged.
+    pub rule: RuleName,
+    /// Who was charged.
+    pub key: &'a Key,
+    /// How much is given back.
+    pub cost: u32,
+    /// Which charge is given back.
+    pub receipt: Option<Receipt>,
+}
+
+impl<'a> Refund<'a> {
+    /// Gives back `cost` of what was charged last.
+    #[must_use]
+    pub const fn new(rule: RuleName, key: &'a Key, cost: u32) -> Self {
+        Self { rule, key, cost, receipt: None }
+    }
+
+    /// Gives back `cost` of the charge that the receipt is for.
+    #[must_use]
+    pub const fn receipt(self, receipt: Receipt) -> Self {
+        Self { receipt: Some(receipt), ..self }
+    }
+}

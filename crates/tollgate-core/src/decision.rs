@@ -1,0 +1,303 @@
+//! What a store answers: for each rule an [`Outcome`], for the request a [`Decision`].
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::{RuleName, Timestamp};
+
+/// What one rule says of one charge.
+///
+/// For a charge that was made, `remaining` and the waits are those after it; for a denied charge and
+/// for a peek they are those of the untouched budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    limit: u32,
+    remaining: u32,
+    reset_micros: u64,
+    refill_micros: u64,
+    /// The delay when admitted; when denied, the wait, or `u64::MAX` for never.
+    wait_micros: u64,
+    admitted: bool,
+}
+
+/// When a denied charge could be admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// After exactly this long, if nobody else charges the key in the meantime.
+    After(Duration),
+    /// Never: the cost is larger than the quota can ever hold.
+    Never,
+}
+
+impl Retry {
+    /// How long to wait, or `None` for never.
+    #[must_use]
+    pub const fn after(self) -> Option<Duration> {
+        match self {
+            Self::After(wait) => Some(wait),
+            Self::Never => None,
+        }
+    }
+
+    fn later(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::After(a), Self::After(b)) => Self::After(a.max(b)),
+            _ => Self::Never,
+        }
+    }
+}
+
+/// The state of a budget that goes into an [`Outcome`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub(crate) limit: u32,
+    pub(crate) remaining: u32,
+    pub(crate) reset_micros: u64,
+    pub(crate) refill_micros: u64,
+}
+
+impl Outcome {
+    /// An admitted charge, to be held back for `delay` (zero except for leaky buckets).
+    ///
+    /// For stores: `limit` is the most the quota can hold, `reset_after` how long until the budget
+    /// is whole, `refill_after` how long until `remaining` next grows.
+    #[must_use]
+    pub const fn admitted(
+        limit: u32,
+        remaining: u32,
+        reset_after: Duration,
+        refill_after: Duration,
+        delay: Duration,
+    ) -> Self {
+        Self {
+            limit,
+            remaining,
+            reset_micros: crate::time::micros_ceil(reset_after),
+            refill_micros: crate::time::micros_ceil(refill_after),
+            wait_micros: crate::time::micros_ceil(delay),
+            admitted: true,
+        }
+    }
+
+    /// A denied charge. The figures are as for [`Outcome::admitted`].
+    #[must_use]
+    pub const fn denied(
+        limit: u32,
+        remaining: u32,
+        reset_after: Duration,
+        refill_after: Duration,
+        retry: Retry,
+    ) -> Self {
+        Self {
+            limit,
+            remaining,
+            reset_micros: crate::time::micros_ceil(reset_after),
+            refill_micros: crate::time::micros_ceil(refill_after),
+            wait_micros: match retry {
+                Retry::After(wait) => crate::time::micros_ceil(wait),
+                Retry::Never => u64::MAX,
+            },
+            admitted: false,
+        }
+    }
+
+    pub(crate) const fn admit(budget: Budget, delay_micros: u64) -> Self {
+        let Budget { limit, remaining, reset_micros, refill_micros } = budget;
+        Self { limit, remaining, reset_micros, refill_micros, wait_micros: delay_micros, admitted: true }
+    }
+
+    pub(crate) const fn deny(budget: Budget, retry_micros: u64) -> Self {
+        let Budget { limit, remaining, reset_micros, refill_micros } = budget;
+        Self { limit, remaining, reset_micros, refill_micros, wait_micros: retry_micros, admitted: false }
+    }
+
+    pub(crate) const fn never(budget: Budget) -> Self {
+        Self::deny(budget, u64::MAX)
+    }
+
+    /// Whether the rule admits the charge.
+    #[must_use]
+    pub const fn is_admitted(&self) -> bool {
+        self.admitted
+    }
+
+    /// The most the quota can hold: a bucket's burst or capacity, a window's limit.
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// How much is left. Never more than [`limit`](Self::limit).
+    #[must_use]
+    pub const fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
+    /// How long until the whole budget is there again, if nobody charges it.
+    #[must_use]
+    pub const fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.reset_micros)
+    }
+
+    /// How long until [`remaining`](Self::remaining) next grows, if nobody charges the budget; zero
+    /// if it is whole.
+    #[must_use]
+    pub const fn refill_after(&self) -> Duration {
+        Duration::from_micros(self.refill_micros)
+    }
+
+    /// How long an admitted request is to be held back. Zero for every algorithm but the leaky
+    /// bucket, and zero if denied.
+    #[must_use]
+    pub const fn delay(&self) -> Duration {
+        Duration::from_micros(if self.admitted { self.wait_micros } else { 0 })
+    }
+
+    /// When a denied charge could be admitted; `None` if it was admitted.
+    #[must_use]
+    pub const fn retry(&self) -> Option<Retry> {
+        match (self.admitted, self.wait_micros) {
+            (true, _) => None,
+            (false, u64::MAX) => Some(Retry::Never),
+            (false, wait) => Some(Retry::After(Duration::from_micros(wait))),
+        }
+    }
+}
+
+/// The store's answer for all charges of one request.
+///
+/// Admitted means that every rule admitted its charge and all of them were made. Denied means that
+/// none was made, whatever the single rules said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    at: Timestamp,
+    admitted: bool,
+    // Three rules on one request are common and must not cost an allocation.
+    outcomes: SmallVec<[(RuleName, Outcome); 3]>,
+}
+
+impl Decision {
+    /// A decision without any charge, which admits.
+    #[must_use]
+    pub fn new(at: Timestamp) -> Self {
+        Self { at, admitted: true, outcomes: SmallVec::new() }
+    }
+
+    /// Adds what one rule says. A denied outcome makes the whole decision a denial.
+    #[inline]
+    pub fn push(&mut self, rule: RuleName, outcome: Outcome) {
+        self.admitted &= outcome.admitted;
+        self.outcomes.push((rule, outcome));
+    }
+
+    /// When the store decided, on the store's clock.
+    #[must_use]
+    pub const fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// Whether the request may go on.
+    #[must_use]
+    pub const fn is_admitted(&self) -> bool {
+        self.admitted
+    }
+
+    /// What each rule says, in the order of the charges.
+    pub fn outcomes(&self) -> impl ExactSizeIterator<Item = (RuleName, &Outcome)> + Clone {
+        self.outcomes.iter().map(|(rule, outcome)| (*rule, outcome))
+    }
+
+    /// What the rule of this name says, if it was asked.
+    #[must_use]
+    pub fn outcome(&self, rule: &str) -> Option<&Outcome> {
+        self.outcomes.iter().find(|(name, _)| name.as_str() == rule).map(|(_, outcome)| outcome)
+    }
+
+    /// The names of the rules that deny.
+    pub fn denied_by(&self) -> impl Iterator<Item = RuleName> + Clone {
+        self.outcomes.iter().filter(|(_, outcome)| !outcome.admitted).map(|(rule, _)| *rule)
+    }
+
+    /// How long an admitted request is to be held back: the longest delay of its rules.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        if !self.admitted {
+            return Duration::ZERO;
+        }
+        self.outcomes.iter().map(|(_, outcome)| outcome.delay()).max().unwrap_or_default()
+    }
+
+    /// When a denied request could be admitted: when the last of the denying rules would. `None` if
+    /// it was admitted.
+    #[must_use]
+    pub fn retry(&self) -> Option<Retry> {
+        self.outcomes.iter().filter_map(|(_, outcome)| outcome.retry()).reduce(Retry::later)
+    }
+
+    /// The rule that matters most to the caller: of those that deny, the one to wait for longest; if
+    /// none denies, the one with the least left, and of those the one that resets last.
+    #[must_use]
+    pub fn tightest(&self) -> Option<(RuleName, &Outcome)> {
+        self.outcomes()
+            .min_by_key(|(_, outcome)| {
+                let wait = if outcome.admitted { 0 } else { outcome.wait_micros };
+                (outcome.admitted, !wait, outcome.remaining, !outcome.reset_micros)
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(remaining: u32, reset: u64, retry: Option<u64>) -> Outcome {
+        let budget = Budget { limit: 100, remaining, reset_micros: reset, refill_micros: reset };
+        retry.map_or(Outcome::admit(budget, 0), |wait| Outcome::deny(budget, wait))
+    }
+
+    fn decision(outcomes: &[(&str, Outcome)]) -> Decision {
+        let mut decision = Decision::new(Timestamp::UNIX_EPOCH);
+        for (name, outcome) in outcomes {
+            decision.push(RuleName::new(name).unwrap(), *outcome);
+        }
+        decision
+    }
+
+    #[test]
+    fn the_tightest_rule_is_the_one_with_least_left_then_the_one_that_resets_last() {
+        let decision = decision(&[
+            ("a", outcome(7, 10, None)),
+            ("b", outcome(3, 10, None)),
+            ("c", outcome(3, 20, None)),
+        ]);
+        assert!(decision.is_admitted());
+        assert_eq!(decision.tightest().unwrap().0.as_str(), "c");
+    }
+
+    #[test]
+    fn a_denying_rule_is_tighter_than_an_empty_one_and_never_is_the_longest_wait() {
+        let mut rules = vec![
+            ("empty", outcome(0, 90, None)),
+            ("soon", outcome(2, 10, Some(5))),
+            ("late", outcome(4, 10, Some(9))),
+        ];
+        let denied = decision(&rules);
+        assert!(!denied.is_admitted());
+        assert_eq!(denied.tightest().unwrap().0.as_str(), "late");
+        assert_eq!(denied.retry(), Some(Retry::After(Duration::from_micros(9))));
+        assert_eq!(denied.denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["soon", "late"]);
+
+        rules.push(("never", outcome(4, 10, Some(u64::MAX))));
+        assert_eq!(decision(&rules).tightest().unwrap().0.as_str(), "never");
+        assert_eq!(decision(&rules).retry(), Some(Retry::Never));
+    }
+
+    #[test]
+    fn a_decision_without_rules_admits_at_once() {
+        let decision = decision(&[]);
+        assert!(decision.is_admitted());
+        assert_eq!((decision.delay(), decision.retry()), (Duration::ZERO, None));
+        assert!(decision.tightest().is_none());
+    }
+}

@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+
+pub mod algorithm;
+mod charge;
+pub mod clock;
+mod decision;
+mod error;
+mod key;
+mod memory;
+pub mod quota;
+mod rule_name;
+mod store;
+mod time;
+
+pub use charge::{Charge, Receipt, Refund};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use decision::{Decision, Outcome, Retry};
+pub use error::{StoreError, StoreErrorKind};
+pub use key::Key;
+pub use memory::{MemoryStore, MemoryStoreBuilder};
+pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND};
+pub use rule_name::{RuleName, RuleNameError};
+pub use store::{Answer, Answering, Store};
+pub use time::Timestamp;

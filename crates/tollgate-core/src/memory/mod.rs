@@ -1,0 +1,340 @@
+//! The store that lives in the process.
+
+mod quotas;
+mod shard;
+mod slot;
+mod table;
+
+use std::fmt;
+use std::future::{Future, Ready, ready};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use polymur_hash::PolymurHash;
+use smallvec::SmallVec;
+
+use self::shard::Shard;
+use crate::{
+    Answer, Charge, Clock, Decision, Key, Refund, RuleName, Store, StoreError, SystemClock, Timestamp,
+};
+
+const DEFAULT_MAX_KEYS: usize = 1_000_000;
+/// How many keys a shard is made for.
+const KEYS_PER_SHARD: usize = 1 << 12;
+const MAX_SHARDS: usize = 1 << 12;
+/// In what time every shard is swept once, in microseconds.
+const SWEEP_ALL_EVERY: u64 = 30_000_000;
+
+/// A store in the memory of this process.
+///
+/// - **Bounded.** It holds at most [`max_keys`](MemoryStoreBuilder::max_keys) keys, of at most 40
+///   bytes each (the sliding log has 12 more for each admission that it remembers). When it is full,
+///   a new key takes the place of the one that matters least among some neighbours: one that has
+///   expired, else one that has used least of its budget.
+/// - **No thread.** Keys whose budget is whole again are dropped in passing, by the calls that come.
+/// - **No keys.** It holds a 64-bit hash of rule and key, and not the key. The hash is keyed with
+///   random numbers of this store, and universal: whatever two keys of up to 62 bytes a caller thinks
+///   of, the chance that they share a counter is below 2⁻⁵⁶, and there is nothing to learn from the
+///   outside that would improve it.
+/// - **Exact.** Charges on any number of rules are decided together, under locks on the shards that
+///   hold them.
+///
+/// Clones are the same store.
+///
+/// ```
+/// use tollgate_core::{Charge, Key, MemoryStore, Quota, RuleName};
+///
+/// let store = MemoryStore::new();
+/// let rule = RuleName::new("per-user")?;
+/// let (quota, key) = (Quota::per_minute(2), Key::from("alice"));
+/// let charge = [Charge::new(rule, &key, &quota)];
+/// assert!(store.decide(&charge).is_admitted());
+/// assert!(store.decide(&charge).is_admitted());
+/// assert!(!store.decide(&charge).is_admitted());
+/// # Ok::<(), tollgate_core::RuleNameError>(())
+/// ```
+pub struct MemoryStore<C = SystemClock> {
+    inner: Arc<Inner<C>>,
+}
+
+struct Inner<C> {
+    clock: C,
+    hash: PolymurHash,
+    shards: Box<[Aligned]>,
+    /// The shift that leaves a hash's shard.
+    mask: usize,
+    max_keys: usize,
+    sweep_every: u64,
+    last_sweep: AtomicU64,
+    next_to_sweep: AtomicUsize,
+}
+
+/// A shard in cache lines of its own.
+#[repr(align(64))]
+struct Aligned(Mutex<Shard>);
+
+/// Makes a [`MemoryStore`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct MemoryStoreBuilder<C = SystemClock> {
+    max_keys: usize,
+    clock: C,
+}
+
+impl<C> MemoryStoreBuilder<C> {
+    /// How many keys the store holds at most; a million unless it is said. Zero is taken for one.
+    pub fn max_keys(self, max_keys: usize) -> Self {
+        Self { max_keys, ..self }
+    }
+
+    /// Where the store takes the time from.
+    pub fn clock<D: Clock>(self, clock: D) -> MemoryStoreBuilder<D> {
+        MemoryStoreBuilder { max_keys: self.max_keys, clock }
+    }
+}
+
+impl<C: Clock> MemoryStoreBuilder<C> {
+    /// Makes the store. What it holds is allocated as keys come.
+    #[must_use]
+    pub fn build(self) -> MemoryStore<C> {
+        let max_keys = self.max_keys.max(1);
+        let wanted = max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two().min(MAX_SHARDS);
+        // A power of two that is not above the number of keys, so that each shard holds at least one.
+        let shards = if wanted > max_keys { wanted / 2 } else { wanted }.max(1);
+        let shard = |_| Aligned(Mutex::new(Shard::new(max_keys / shards)));
+        MemoryStore {
+            inner: Arc::new(Inner {
+                clock: self.clock,
+                hash: random_hash(),
+                shards: (0..shards).map(shard).collect(),
+                mask: shards - 1,
+                max_keys,
+                sweep_every: SWEEP_ALL_EVERY / shards as u64,
+                last_sweep: AtomicU64::new(0),
+                next_to_sweep: AtomicUsize::new(0),
+            }),
+        }
+    }
+}
+
+/// A hash function that nobody else has.
+fn random_hash() -> PolymurHash {
+    // The standard library's only source of randomness; SipHash spreads it over all bits.
+    let random = |n: u8| u128::from(RandomState::new().hash_one(n));
+    PolymurHash::new(random(0) << 64 | random(1))
+}
+
+impl MemoryStore {
+    /// A store for up to a million keys, on the system's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Starts making a store.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { max_keys: DEFAULT_MAX_KEYS, clock: SystemClock::new() }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// Charges all or none. This is [`Store::charge`], which never fails here nor takes a while.
+    #[inline]
+    pub fn decide(&self, charges: &[Charge<'_>]) -> Decision {
+        let now = self.now();
+        let mut decision = Decision::new(now);
+        if let [charge] = charges {
+            let tag = self.tag(charge.rule, charge.key);
+            decision.push(charge.rule, self.shard(tag).charge(tag, charge, now));
+        } else {
+            self.decide_all(charges, now, &mut decision);
+        }
+        decision
+    }
+
+    fn decide_all(&self, charges: &[Charge<'_>], now: Timestamp, decision: &mut Decision) {
+        let mut locked = Locked::new(self, charges.iter().map(|charge| (charge.rule, charge.key)));
+        locked.peek(charges, now, decision);
+        if decision.is_admitted() {
+            *decision = Decision::new(now);
+            locked.charge(charges, now, decision);
+        }
+    }
+
+    /// What [`decide`](Self::decide) would say, changing nothing.
+    #[must_use]
+    pub fn look(&self, charges: &[Charge<'_>]) -> Decision {
+        let now = self.now();
+        let mut decision = Decision::new(now);
+        Locked::new(self, charges.iter().map(|charge| (charge.rule, charge.key)))
+            .peek(charges, now, &mut decision);
+        decision
+    }
+
+    /// How many keys the store holds, those included that have expired and are yet to be dropped.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.shards.iter().map(|shard| shard.0.lock().len()).sum()
+    }
+
+    /// Whether the store holds no keys.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys the store holds at most.
+    #[must_use]
+    pub fn max_keys(&self) -> usize {
+        self.inner.max_keys
+    }
+
+    /// How many keys had to make room for others before they expired.
+    #[must_use]
+    pub fn evicted(&self) -> u64 {
+        self.inner.shards.iter().map(|shard| shard.0.lock().evicted).sum()
+    }
+
+    #[inline]
+    fn tag(&self, rule: RuleName, key: &Key) -> u64 {
+        // Zero is what a free slot has.
+        self.inner.hash.hash_with_tweak(key.as_bytes(), rule.id()).max(1)
+    }
+
+    #[inline]
+    fn index(&self, tag: u64) -> usize {
+        // The lower bits: the upper ones place the hash within the shard.
+        tag as usize & self.inner.mask
+    }
+
+    #[inline]
+    fn shard(&self, tag: u64) -> MutexGuard<'_, Shard> {
+        self.inner.shards[self.index(tag)].0.lock()
+    }
+
+    #[inline]
+    fn now(&self) -> Timestamp {
+        let now = self.inner.clock.now();
+        // Wrapping, so that a clock that was set back is a long time as well.
+        let last = self.inner.last_sweep.load(Ordering::Relaxed);
+        if now.as_micros().wrapping_sub(last) >= self.inner.sweep_every {
+            self.sweep(now, last);
+        }
+        now
+    }
+
+    /// Sweeps the next shard, unless somebody else does.
+    #[cold]
+    fn sweep(&self, now: Timestamp, last: u64) {
+        let mine = self.inner.last_sweep.compare_exchange(
+            last,
+            now.as_micros(),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if mine.is_ok() {
+            let next = self.inner.next_to_sweep.fetch_add(1, Ordering::Relaxed);
+            if let Some(mut shard) = self.inner.shards[next & self.inner.mask].0.try_lock() {
+                shard.sweep(now);
+            }
+        }
+    }
+}
+
+/// The shards that one request needs, locked in the order of their numbers, so that two requests
+/// never wait for each other.
+struct Locked<'a> {
+    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 4]>,
+    /// For each charge its hash, and where its shard is in `shards`.
+    tags: SmallVec<[(u64, usize); 4]>,
+}
+
+impl<'a> Locked<'a> {
+    fn new<'k, C: Clock>(
+        store: &'a MemoryStore<C>,
+        keys: impl Iterator<Item = (RuleName, &'k Key)>,
+    ) -> Self {
+        let mut tags: SmallVec<[(u64, usize); 4]> =
+            keys.map(|(rule, key)| (store.tag(rule, key), 0)).collect();
+        let mut numbers: SmallVec<[usize; 4]> = tags.iter().map(|(tag, _)| store.index(*tag)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let shards: SmallVec<[_; 4]> =
+            numbers.iter().map(|number| (*number, store.inner.shards[*number].0.lock())).collect();
+        for (tag, at) in &mut tags {
+            let number = store.index(*tag);
+            *at = numbers.iter().position(|n| *n == number).unwrap_or_default();
+        }
+        Self { shards, tags }
+    }
+
+    fn peek(&self, charges: &[Charge<'_>], now: Timestamp, decision: &mut Decision) {
+        for (i, charge) in charges.iter().enumerate() {
+            let (tag, at) = self.tags[i];
+            // What this request has charged the same key before counts as well.
+            let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| *earlier == tag);
+            let cost = earlier.fold(charge.cost, |sum, (_, charge)| sum.saturating_add(charge.cost));
+            decision.push(charge.rule, self.shards[at].1.peek(tag, charge, cost, now));
+        }
+    }
+
+    fn charge(&mut self, charges: &[Charge<'_>], now: Timestamp, decision: &mut Decision) {
+        for ((tag, at), charge) in self.tags.iter().zip(charges) {
+            decision.push(charge.rule, self.shards[*at].1.charge(*tag, charge, now));
+        }
+    }
+}
+
+impl<C: Clock> Store for MemoryStore<C> {
+    type Charging = Ready<Result<Decision, StoreError>>;
+
+    #[inline]
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+        Answer::Now(Ok(self.decide(charges)))
+    }
+
+    fn peek(
+        &self,
+        charges: &[Charge<'_>],
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        ready(Ok(self.look(charges)))
+    }
+
+    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let now = self.now();
+        for refund in refunds {
+            let tag = self.tag(refund.rule, refund.key);
+            self.shard(tag).refund(tag, refund, now);
+        }
+        ready(Ok(()))
+    }
+
+    fn reset(&self, rule: RuleName, key: &Key) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let tag = self.tag(rule, key);
+        self.shard(tag).reset(tag);
+        ready(Ok(()))
+    }
+}
+
+impl<C> Clone for MemoryStore<C> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<C: Clock> fmt::Debug for MemoryStore<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("max_keys", &self.max_keys())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,264 @@
+//! A part of the keys, under one lock.
+
+use slab::Slab;
+
+use super::quotas::Quotas;
+use super::slot::{Pack, Packed, Slot};
+use super::table::Table;
+use crate::algorithm::counter::State;
+use crate::algorithm::{
+    PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
+};
+use crate::{Algorithm, Charge, Outcome, Quota, Refund, Timestamp};
+
+/// How many keys are looked at to find the one to evict.
+const SAMPLE: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Shard {
+    table: Table,
+    quotas: Quotas,
+    logs: Slab<sliding_log::State>,
+    max_keys: usize,
+    pub(super) evicted: u64,
+}
+
+/// Evaluates an expression on a slot's state, unpacked, and with the module of its algorithm at hand.
+/// `mut` puts the state back afterwards.
+macro_rules! with_state {
+    (mut $packed:expr, $quota:expr, $now:expr, $logs:expr, |$module:ident, $state:ident| $call:expr) => {
+        with_state!(@match $quota, $packed, $now, $logs, $module, $state, $call, mut)
+    };
+    ($packed:expr, $quota:expr, $now:expr, $logs:expr, |$module:ident, $state:ident| $call:expr) => {
+        with_state!(@match $quota, $packed, $now, $logs, $module, $state, $call,)
+    };
+    (@match $quota:expr, $packed:expr, $now:expr, $logs:expr, $m:ident, $s:ident, $call:expr, $($mut:tt)?) => {
+        match $quota.algorithm() {
+            Algorithm::TokenBucket => with_state!(@in token_bucket, $quota, $packed, $now, $m, $s, $call, $($mut)?),
+            Algorithm::FixedWindow => with_state!(@in fixed_window, $quota, $packed, $now, $m, $s, $call, $($mut)?),
+            Algorithm::SlidingWindow => with_state!(@in sliding_window, $quota, $packed, $now, $m, $s, $call, $($mut)?),
+            Algorithm::LeakyBucket => with_state!(@in leaky_bucket, $quota, $packed, $now, $m, $s, $call, $($mut)?),
+            Algorithm::SlidingLog => {
+                #[allow(unused_imports)]
+                use sliding_log as $m;
+                let $s = &$($mut)? $logs[$packed.narrow as usize];
+                $call
+            }
+        }
+    };
+    (@in $algorithm:ident, $quota:expr, $packed:expr, $now:expr, $m:ident, $s:ident, $call:expr, mut) => {{
+        use $algorithm as $m;
+        let mut unpacked = <$algorithm::State as Pack>::unpack($packed, $quota, $now);
+        let $s = &mut unpacked;
+        let result = $call;
+        $packed = unpacked.pack();
+        result
+    }};
+    (@in $algorithm:ident, $quota:expr, $packed:expr, $now:expr, $m:ident, $s:ident, $call:expr,) => {{
+        #[allow(unused_imports)]
+        use $algorithm as $m;
+        let $s = &<$algorithm::State as Pack>::unpack($packed, $quota, $now);
+        $call
+    }};
+}
+
+impl Shard {
+    pub(super) fn new(max_keys: usize) -> Self {
+        Self {
+            table: Table::default(),
+            quotas: Quotas::default(),
+            logs: Slab::new(),
+            max_keys,
+            evicted: 0,
+        }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Charges one key.
+    #[inline]
+    pub(super) fn charge(&mut self, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let quota = charge.quota;
+        match self.table.find(tag) {
+            Ok(at) => {
+                if *self.quotas.get(self.table.slot(at).quota) != *quota {
+                    if quota.max() == 0 {
+                        return self.peek(tag, charge, charge.cost, now);
+                    }
+                    self.reread(at, quota, now);
+                }
+                let slot = self.table.slot(at);
+                with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
+                    module::charge(state, quota, charge.cost, now)
+                })
+            }
+            Err(_) => self.charge_new(tag, charge, now),
+        }
+    }
+
+    #[cold]
+    fn charge_new(&mut self, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let mut counter = crate::algorithm::Counter::new(charge.quota);
+        let outcome = counter.charge(charge.quota, charge.cost, now);
+        if outcome.is_admitted() && charge.cost > 0 {
+            self.make_room(tag, now);
+            let packed = self.pack(counter.into_state());
+            let quota = self.quotas.acquire(charge.quota);
+            self.table.insert(Slot { tag, packed, quota });
+        }
+        outcome
+    }
+
+    /// What a charge of `cost` would say. (A request that charges a key twice asks for the sum.)
+    pub(super) fn peek(&self, tag: u64, charge: &Charge<'_>, cost: u32, now: Timestamp) -> Outcome {
+        match self.table.find(tag) {
+            Ok(at) => {
+                let slot = &self.table.slots()[at];
+                let old = self.quotas.get(slot.quota);
+                if old != charge.quota {
+                    let state = self.unpack(slot, now).reread(old, charge.quota, now);
+                    return state.peek(charge.quota, cost, now);
+                }
+                with_state!(slot.packed, old, now, self.logs, |module, state| {
+                    module::peek(state, old, cost, now)
+                })
+            }
+            Err(_) => crate::algorithm::Counter::new(charge.quota).peek(charge.quota, cost, now),
+        }
+    }
+
+    pub(super) fn refund(&mut self, tag: u64, refund: &Refund<'_>, now: Timestamp) {
+        if let Ok(at) = self.table.find(tag) {
+            let slot = self.table.slot(at);
+            let quota = self.quotas.get(slot.quota);
+            with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
+                module::refund(state, quota, refund.cost, refund.receipt, now);
+            });
+        }
+    }
+
+    pub(super) fn reset(&mut self, tag: u64) {
+        if let Ok(at) = self.table.find(tag) {
+            self.remove(at);
+        }
+    }
+
+    /// Re-reads a key under a new quota.
+    #[cold]
+    fn reread(&mut self, at: usize, quota: &Quota, now: Timestamp) {
+        let slot = self.table.slots()[at];
+        let state = self.unpack(&slot, now).reread(self.quotas.get(slot.quota), quota, now);
+        self.release(&slot);
+        let packed = self.pack(state);
+        let quota = self.quotas.acquire(quota);
+        *self.table.slot(at) = Slot { packed, quota, ..slot };
+    }
+
+    fn pack(&mut self, state: State) -> Packed {
+        match state {
+            State::TokenBucket(state) => state.pack(),
+            State::FixedWindow(state) => state.pack(),
+            State::SlidingWindow(state) => state.pack(),
+            State::LeakyBucket(state) => state.pack(),
+            State::SlidingLog(log) => Packed { wide: 0, narrow: self.logs.insert(log) as u32 },
+        }
+    }
+
+    fn unpack(&self, slot: &Slot, now: Timestamp) -> State {
+        let quota = self.quotas.get(slot.quota);
+        match quota.algorithm() {
+            Algorithm::TokenBucket => State::TokenBucket(Pack::unpack(slot.packed, quota, now)),
+            Algorithm::FixedWindow => State::FixedWindow(Pack::unpack(slot.packed, quota, now)),
+            Algorithm::SlidingWindow => State::SlidingWindow(Pack::unpack(slot.packed, quota, now)),
+            Algorithm::LeakyBucket => State::LeakyBucket(Pack::unpack(slot.packed, quota, now)),
+            Algorithm::SlidingLog => State::SlidingLog(self.logs[slot.packed.narrow as usize].clone()),
+        }
+    }
+
+    /// Gives up what a slot refers to.
+    fn release(&mut self, slot: &Slot) {
+        if self.quotas.get(slot.quota).algorithm() == Algorithm::SlidingLog {
+            self.logs.remove(slot.packed.narrow as usize);
+        }
+        self.quotas.release(slot.quota);
+    }
+
+    fn remove(&mut self, at: usize) {
+        let slot = self.table.remove(at);
+        self.release(&slot);
+    }
+
+    /// Sees to it that one more key can be inserted near this hash.
+    fn make_room(&mut self, tag: u64, now: Timestamp) {
+        if self.table.len() >= self.max_keys {
+            self.evict(tag, now);
+        }
+        if !self.table.has_room() {
+            self.purge(now);
+        }
+        if !self.table.has_room() {
+            self.table.resize();
+        }
+    }
+
+    /// Removes the key that matters least of those near this hash: one that has expired if there is
+    /// one, else the one that has used least of its budget, and of those the one that is whole again
+    /// first. Where keys stand depends on a hash that callers do not know, so they cannot choose whose
+    /// neighbours they are; and to push out a caller who is over a limit, all its neighbours have to
+    /// be over theirs.
+    fn evict(&mut self, tag: u64, now: Timestamp) {
+        let (Ok(from) | Err(from)) = self.table.find(tag);
+        let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
+        let near = (from..).zip(behind).chain((0..).zip(before));
+        let least = near
+            .filter(|(_, slot)| slot.tag != 0)
+            .take(SAMPLE)
+            .min_by_key(|(_, slot)| self.weight(slot, now));
+        if let Some((at, _)) = least {
+            self.remove(at);
+            self.evicted += 1;
+        }
+    }
+
+    /// How much a key matters: what share of its budget is used, and until when that matters.
+    fn weight(&self, slot: &Slot, now: Timestamp) -> (u32, u64) {
+        let quota = self.quotas.get(slot.quota);
+        let (used, expires_at) = with_state!(slot.packed, quota, now, self.logs, |module, state| {
+            (state.used(quota, now), state.expires_at(quota))
+        });
+        let pressure = if expires_at <= now.as_micros() { 0 } else { used.pressure(quota.max()) };
+        debug_assert!(pressure <= PRESSED);
+        (pressure, expires_at)
+    }
+
+    /// Drops what has expired, and gives memory back if little is left.
+    pub(super) fn sweep(&mut self, now: Timestamp) {
+        self.purge(now);
+        if self.table.is_sparse() {
+            self.table.resize();
+            self.logs.shrink_to_fit();
+        }
+    }
+
+    fn purge(&mut self, now: Timestamp) {
+        let mut at = 0;
+        while at < self.table.slots().len() {
+            let slot = &self.table.slots()[at];
+            if slot.tag != 0 && self.has_expired(slot, now) {
+                // Whatever stood behind it may have moved here.
+                self.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn has_expired(&self, slot: &Slot, now: Timestamp) -> bool {
+        let quota = self.quotas.get(slot.quota);
+        with_state!(slot.packed, quota, now, self.logs, |module, state| {
+            state.expires_at(quota) <= now.as_micros()
+        })
+    }
+}

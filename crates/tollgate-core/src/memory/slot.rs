@@ -1,0 +1,92 @@
+//! What the table keeps for one key: 24 bytes.
+
+use crate::algorithm::{fixed_window, leaky_bucket, sliding_window, token_bucket};
+use crate::quota::Span;
+use crate::{Quota, Timestamp};
+
+/// One key's count: the hash of rule and key, the state in 12 bytes, and the number of the quota that
+/// it was counted under. The key itself is not kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slot {
+    /// The hash; zero if the slot is free.
+    pub(super) tag: u64,
+    pub(super) packed: Packed,
+    /// The index of the quota among the shard's.
+    pub(super) quota: u32,
+}
+
+const _: () = assert!(size_of::<Slot>() == 24);
+
+/// A state in 12 bytes. What it means depends on the algorithm; for a log it is where the log is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, packed(4))]
+pub(super) struct Packed {
+    pub(super) wide: u64,
+    pub(super) narrow: u32,
+}
+
+/// A state that fits into a slot.
+pub(super) trait Pack: Sized {
+    fn pack(self) -> Packed;
+    /// `now` is needed where only the lower half of a window's number is kept.
+    fn unpack(packed: Packed, quota: &Quota, now: Timestamp) -> Self;
+}
+
+impl Pack for token_bucket::State {
+    #[inline]
+    fn pack(self) -> Packed {
+        let Span { micros, parts } = self.0.0;
+        Packed { wide: micros, narrow: parts }
+    }
+
+    #[inline]
+    fn unpack(packed: Packed, _: &Quota, _: Timestamp) -> Self {
+        let mut state = Self::default();
+        state.0.0 = Span { micros: packed.wide, parts: packed.narrow };
+        state
+    }
+}
+
+impl Pack for leaky_bucket::State {
+    fn pack(self) -> Packed {
+        let Span { micros, parts } = self.0.0;
+        Packed { wide: micros, narrow: parts }
+    }
+
+    fn unpack(packed: Packed, _: &Quota, _: Timestamp) -> Self {
+        let mut state = Self::default();
+        state.0.0 = Span { micros: packed.wide, parts: packed.narrow };
+        state
+    }
+}
+
+impl Pack for fixed_window::State {
+    fn pack(self) -> Packed {
+        Packed { wide: self.start, narrow: self.count }
+    }
+
+    fn unpack(packed: Packed, _: &Quota, _: Timestamp) -> Self {
+        Self { start: packed.wide, count: packed.narrow }
+    }
+}
+
+impl Pack for sliding_window::State {
+    fn pack(self) -> Packed {
+        Packed {
+            wide: u64::from(self.previous) << 32 | u64::from(self.current),
+            narrow: self.index as u32,
+        }
+    }
+
+    /// Of all windows whose number ends in the 32 bits that were kept, the one nearest to now. The
+    /// next nearest is 49 days away even for windows of a millisecond.
+    fn unpack(packed: Packed, quota: &Quota, now: Timestamp) -> Self {
+        let now = sliding_window::index(quota, now);
+        let ahead = packed.narrow.wrapping_sub(now as u32) as i32;
+        Self {
+            index: now.saturating_add_signed(i64::from(ahead)),
+            previous: (packed.wide >> 32) as u32,
+            current: packed.wide as u32,
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! How much, per how long, how large a burst: an algorithm with its numbers.
+
+mod error;
+mod text;
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+pub use error::{ParseQuotaError, QuotaError};
+use text::Spelling;
+
+/// One second.
+pub const SECOND: Duration = Duration::from_secs(1);
+/// One minute.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// One hour.
+pub const HOUR: Duration = Duration::from_secs(60 * 60);
+/// One day.
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The shortest period.
+const MIN_PERIOD: Duration = Duration::from_millis(1);
+/// The longest period.
+const MAX_PERIOD: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+/// The longest that a budget may take to fill, in microseconds: some 142 years. With the clock it
+/// stays well below 2^53, so that stores which compute in floating point are exact too.
+const MAX_FILL: u64 = 1 << 52;
+
+/// How requests are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// A bucket that refills steadily and holds at most a burst. The default.
+    TokenBucket,
+    /// A counter that starts anew at each multiple of the period since the Unix epoch.
+    FixedWindow,
+    /// Two counters, the previous window's fading out as the current one goes on.
+    SlidingWindow,
+    /// Every admission remembered for one period: exact in every trailing window.
+    SlidingLog,
+    /// A queue that drains steadily: requests are held back until it is their turn.
+    LeakyBucket,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::TokenBucket, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog, Self::LeakyBucket];
+
+    /// The name that stands in a quota's text.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token-bucket",
+            Self::FixedWindow => "fixed-window",
+            Self::SlidingWindow => "sliding-window",
+            Self::SlidingLog => "sliding-log",
+            Self::LeakyBucket => "leaky-bucket",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A length of time in microseconds and `1/n` parts of one, where `n` belongs to a quota.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    pub(crate) micros: u64,
+    pub(crate) parts: u32,
+}
+
+/// An algorithm with its numbers.
+///
+/// `Quota::per_second(10)` is ten each second: a token bucket that holds ten and refills at ten a
+/// second. Quotas can be made in a `const`, and from text.
+///
+/// ```
+/// use tollgate_core::{MINUTE, Quota};
+///
+/// const API: Quota = Quota::per_second(10).burst(20);
+/// assert_eq!(API, "10/s burst 20".parse()?);
+///
+/// let login = Quota::sliding_log(5, MINUTE);
+/// assert_eq!(login.to_string(), "5/minute sliding-log");
+/// # Ok::<(), tollgate_core::quota::ParseQuotaError>(())
+/// ```
+///
+/// # Numbers that make no sense
+///
+/// A quota of zero, a burst on a window and the like do not panic, because quotas may be computed
+/// while a request waits. Such a quota admits nothing, [`Quota::check`] says what is wrong with it,
+/// and whatever takes a quota as configuration refuses it.
+#[derive(Clone, Copy)]
+pub struct Quota {
+    algorithm: Algorithm,
+    spelling: Spelling,
+    fault: Option<QuotaError>,
+    limit: u32,
+    /// Burst or queue length; of windows, the limit. Zero if there is a fault.
+    capacity: u32,
+    /// Microseconds, at least one.
+    period: u64,
+
+    // What follows is derived from the above, once, so that a decision divides as little as it can.
+    // The rate in lowest terms: `rate_units` per `rate_micros`.
+    rate_units: u32,
+    rate_micros: u64,
+    /// How long one unit takes to come back.
+    unit: Span,
+    /// How long the whole capacity takes to come back.
+    fill: Span,
+}
+
+impl Quota {
+    /// `limit` per second by token bucket.
+    #[must_use]
+    pub const fn per_second(limit: u32) -> Self {
+        Self::token_bucket(limit, SECOND)
+    }
+
+    /// `limit` per minute by token bucket.
+    #[must_use]
+    pub const fn per_minute(limit: u32) -> Self {
+        Self::token_bucket(limit, MINUTE)
+    }
+
+    /// `limit` per hour by token bucket.
+    #[must_use]
+    pub const fn per_hour(limit: u32) -> Self {
+        Self::token_bucket(limit, HOUR)
+    }
+
+    /// `limit` per day by token bucket.
+    #[must_use]
+    pub const fn per_day(limit: u32) -> Self {
+        Self::token_bucket(limit, DAY)
+    }
+
+    /// A bucket that holds `limit` and refills at `limit` per `period`.
+    ///
+    /// Over any span *d*, at most burst + rate × *d* are admitted; [`burst`](Self::burst) sets the
+    /// burst to something else than `limit`.
+    #[must_use]
+    pub const fn token_bucket(limit: u32, period: Duration) -> Self {
+        Self::new(Algorithm::TokenBucket, limit, period)
+    }
+
+    /// At most `limit` in each window of `period`, the windows being aligned to the Unix epoch.
+    ///
+    /// Up to twice the limit can pass around the edge of two windows; that is the price of the
+    /// simplest of all counters.
+    #[must_use]
+    pub const fn fixed_window(limit: u32, period: Duration) -> Self {
+        Self::new(Algorithm::FixedWindow, limit, period)
+    }
+
+    /// About `limit` in every trailing `period`: the previous window counts by the share of it that
+    /// the trailing period still covers.
+    #[must_use]
+    pub const fn sliding_window(limit: u32, period: Duration) -> Self {
+        Self::new(Algorithm::SlidingWindow, limit, period)
+    }
+
+    /// At most `limit` in every trailing `period`, exactly, for memory in proportion to `limit`.
+    #[must_use]
+    pub const fn sliding_log(limit: u32, period: Duration) -> Self {
+        Self::new(Algorithm::SlidingLog, limit, period)
+    }
+
+    /// A queue that lets out `limit` per `period`, evenly spaced, and holds at most `limit` (or what
+    /// [`capacity`](Self::capacity) says), the one that leaves at once included.
+    #[must_use]
+    pub const fn leaky_bucket(limit: u32, period: Duration) -> Self {
+        Self::new(Algorithm::LeakyBucket, limit, period)
+    }
+
+    const fn new(algorithm: Algorithm, limit: u32, period: Duration) -> Self {
+        Self::derive(algorithm, limit, period, limit, None, Spelling::of(period))
+    }
+
+    /// How much a token bucket holds: how many may come at once after a pause.
+    #[must_use]
+    pub const fn burst(self, burst: u32) -> Self {
+        let fault = match (self.algorithm, burst) {
+            (Algorithm::TokenBucket, 0) => Some(QuotaError::ZeroBurst),
+            (Algorithm::TokenBucket, _) => None,
+            (other, _) => Some(QuotaError::BurstWithout(other)),
+        };
+        self.with_capacity(burst, fault)
+    }
+
+    /// How many a leaky bucket's queue holds, the one that leaves at once included.
+    #[must_use]
+    pub const fn capacity(self, capacity: u32) -> Self {
+        let fault = match (self.algorithm, capacity) {
+            (Algorithm::LeakyBucket, 0) => Some(QuotaError::ZeroCapacity),
+            (Algorithm::LeakyBucket, _) => None,
+            (other, _) => Some(QuotaError::CapacityWithout(other)),
+        };
+        self.with_capacity(capacity, fault)
+    }
+
+    const fn with_capacity(self, capacity: u32, fault: Option<QuotaError>) -> Self {
+        let fault = match self.fault {
+            // What the burst of the quota before was too large for is no fault of this one.
+            None | Some(QuotaError::TooSlow) => fault,
+            earlier => earlier,
+        };
+        let period = Duration::from_micros(self.period);
+        Self::derive(self.algorithm, self.limit, period, capacity, fault, self.spelling.with_capacity())
+    }
+
+    const fn derive(
+        algorithm: Algorithm,
+        limit: u32,
+        period: Duration,
+        capacity: u32,
+        fault: Option<QuotaError>,
+        spelling: Spelling,
+    ) -> Self {
+        let mut fault = match fault {
+            Some(fault) => Some(fault),
+            None => fault_of(limit, period),
+        };
+        let period = crate::time::micros_ceil(period);
+        let period = if period == 0 { 1 } else { period };
+
+        let shared = gcd(limit as u64, period);
+        let rate_units = (limit as u64 / shared) as u32;
+        let rate_units = if rate_units == 0 { 1 } else { rate_units };
+        let rate_micros = period / shared;
+        let unit = Span {
+            micros: rate_micros / rate_units as u64,
+            parts: (rate_micros % rate_units as u64) as u32,
+        };
+        let fill_parts = capacity as u128 * rate_micros as u128;
+        if fault.is_none() && fill_parts / rate_units as u128 > MAX_FILL as u128 {
+            fault = Some(QuotaError::TooSlow);
+        }
+        let (capacity, fill) = if fault.is_some() {
+            (0, Span { micros: 0, parts: 0 })
+        } else {
+            let micros = (fill_parts / rate_units as u128) as u64;
+            (capacity, Span { micros, parts: (fill_parts % rate_units as u128) as u32 })
+        };
+        Self { algorithm, spelling, fault, limit, capacity, period, rate_units, rate_micros, unit, fill }
+    }
+
+    /// Whether the numbers make sense.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong. A quota with an error admits nothing.
+    pub const fn check(&self) -> Result<(), QuotaError> {
+        match self.fault {
+            None => Ok(()),
+            Some(fault) => Err(fault),
+        }
+    }
+
+    /// How requests are counted.
+    #[must_use]
+    pub const fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// How many per [`period`](Self::period).
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Per how long.
+    #[must_use]
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period)
+    }
+
+    /// The most that can be there at once: a token bucket's burst, a leaky bucket's queue, a
+    /// window's limit. Zero if [`check`](Self::check) finds a fault.
+    #[must_use]
+    pub const fn max(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How long a spent budget takes to be whole again, at most; rounded up to a microsecond.
+    #[must_use]
+    pub const fn full_refill(&self) -> Duration {
+        Duration::from_micros(match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                self.fill.micros + (self.fill.parts > 0) as u64
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingLog => self.period,
+            Algorithm::SlidingWindow => 2 * self.period,
+        })
+    }
+
+    pub(crate) const fn period_micros(&self) -> u64 {
+        self.period
+    }
+
+    pub(crate) const fn rate_units(&self) -> u32 {
+        self.rate_units
+    }
+
+    pub(crate) const fn rate_micros(&self) -> u64 {
+        self.rate_micros
+    }
+
+    pub(crate) const fn fill(&self) -> Span {
+        self.fill
+    }
+
+    /// How long `cost` units take to come back. `cost` must not be above the capacity, which bounds
+    /// the result by [`MAX_FILL`].
+    pub(crate) const fn span(&self, cost: u32) -> Span {
+        if cost == 1 {
+            return self.unit;
+        }
+        let parts = cost as u64 * self.unit.parts as u64;
+        let units = self.rate_units as u64;
+        Span {
+            micros: cost as u64 * self.unit.micros + parts / units,
+            parts: (parts % units) as u32,
+        }
+    }
+}
+
+const fn fault_of(limit: u32, period: Duration) -> Option<QuotaError> {
+    let nanos = period.as_nanos();
+    if limit == 0 {
+        Some(QuotaError::ZeroLimit)
+    } else if nanos < MIN_PERIOD.as_nanos() {
+        Some(QuotaError::PeriodTooShort)
+    } else if nanos > MAX_PERIOD.as_nanos() {
+        Some(QuotaError::PeriodTooLong)
+    } else if nanos % 1_000 != 0 {
+        Some(QuotaError::PeriodTooFine)
+    } else {
+        None
+    }
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    if a == 0 { 1 } else { a }
+}
+
+impl PartialEq for Quota {
+    /// Quotas are equal when they mean the same, however they were written.
+    fn eq(&self, other: &Self) -> bool {
+        self.period == other.period
+            && self.limit == other.limit
+            && self.capacity == other.capacity
+            && self.algorithm == other.algorithm
+            && self.fault == other.fault
+    }
+}
+
+impl Eq for Quota {}
+
+impl Hash for Quota {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.algorithm, self.limit, self.capacity, self.period).hash(state);
+    }
+}
+
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quota({self})")?;
+        self.fault.map_or(Ok(()), |fault| write!(f, " /* {fault} */"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

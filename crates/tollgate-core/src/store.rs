@@ -1,0 +1,110 @@
+//! The contract between those who ask and those who count.
+
+use std::future::{Future, IntoFuture, Ready};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use crate::{Charge, Decision, Key, Refund, RuleName, StoreError};
+
+/// Where the counters live.
+///
+/// # What every store promises
+///
+/// - **All or nothing.** [`charge`](Self::charge) admits only if every charge fits, and then makes
+///   them all; otherwise it makes none, and no counter of any rule changes. This holds against every
+///   other call at the same time.
+/// - **The algorithms decide.** Answers are those of [`algorithm`](crate::algorithm), to the
+///   microsecond, on the store's own clock.
+/// - **One counter for one rule and key.** Two rules never share a counter, nor do two keys, whatever
+///   the keys contain.
+/// - **Quotas may change.** A key that was last charged under another quota is re-read under the new
+///   one: never an error, never without a limit, never locked for longer than
+///   [`Quota::full_refill`](crate::Quota::full_refill).
+/// - **Time may step back.** That frees nothing, and locks nothing for longer than a full refill.
+/// - **Nothing is kept for ever.** What no longer matters goes away by itself.
+/// - **A failure is not a denial.** A store that cannot decide says so with a [`StoreError`], and has
+///   then charged nothing that it knows of.
+///
+/// The `tollgate-contract` crate tests a store against these promises.
+pub trait Store: Clone + Send + Sync + 'static {
+    /// An answer that takes a while.
+    type Charging: Future<Output = Result<Decision, StoreError>> + Send + 'static;
+
+    /// Charges all or none, and answers at once if it can.
+    ///
+    /// The outcomes are in the order of the charges. A rule and key that are charged twice in one
+    /// call are charged the sum.
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging>;
+
+    /// Answers what [`charge`](Self::charge) would, and changes nothing. Each outcome tells what
+    /// there is now, before the charge.
+    fn peek(
+        &self,
+        charges: &[Charge<'_>],
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+
+    /// Gives back.
+    ///
+    /// The call itself hands the refund over: it takes place even if the future is dropped, which
+    /// only tells when it is done. So it can be called where nothing can be awaited.
+    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Forgets all that was charged to a key under a rule.
+    fn reset(&self, rule: RuleName, key: &Key) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+/// A store's answer to a charge: at once, or later.
+///
+/// Those who can use an answer at once look for [`Answer::Now`]; the others await it.
+#[derive(Debug)]
+#[must_use = "the charge is made, or under way, whether or not the answer is looked at"]
+pub enum Answer<F = Ready<Result<Decision, StoreError>>> {
+    /// The answer.
+    Now(Result<Decision, StoreError>),
+    /// The answer once it is there.
+    Later(F),
+}
+
+impl<F> IntoFuture for Answer<F>
+where
+    F: Future<Output = Result<Decision, StoreError>>,
+{
+    type Output = F::Output;
+    type IntoFuture = Answering<F>;
+
+    fn into_future(self) -> Answering<F> {
+        match self {
+            Self::Now(answer) => Answering { now: Some(answer), later: None },
+            Self::Later(later) => Answering { now: None, later: Some(later) },
+        }
+    }
+}
+
+pin_project! {
+    /// The future of an [`Answer`].
+    #[derive(Debug)]
+    pub struct Answering<F> {
+        now: Option<Result<Decision, StoreError>>,
+        #[pin]
+        later: Option<F>,
+    }
+}
+
+impl<F> Future for Answering<F>
+where
+    F: Future<Output = Result<Decision, StoreError>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        match (this.later.as_pin_mut(), this.now.take()) {
+            (Some(later), _) => later.poll(cx),
+            (None, Some(answer)) => Poll::Ready(answer),
+            // Polled again after it was ready, which the contract of futures leaves open.
+            (None, None) => Poll::Pending,
+        }
+    }
+}
