@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Decision, Key, Quota, RuleName, Timestamp};
+use crate::{Decision, KeyRef, Quota, RuleName, Timestamp};
 
 /// One key's cost against one rule.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub struct Charge<'a> {
     /// The rule that counts.
     pub rule: RuleName,
     /// Who is counted.
-    pub key: &'a Key,
+    pub key: KeyRef<'a>,
     /// What the rule allows this key.
     pub quota: &'a Quota,
     /// How much is taken.
@@ -19,10 +19,11 @@ pub struct Charge<'a> {
 }
 
 impl<'a> Charge<'a> {
-    /// A charge of one unit.
+    /// A charge of one unit. The key is a [`&Key`](crate::Key), or a text.
+    #[inline]
     #[must_use]
-    pub const fn new(rule: RuleName, key: &'a Key, quota: &'a Quota) -> Self {
-        Self { rule, key, quota, cost: 1 }
+    pub fn new(rule: RuleName, key: impl Into<KeyRef<'a>>, quota: &'a Quota) -> Self {
+        Self { rule, key: key.into(), quota, cost: 1 }
     }
 
     /// The same charge at another cost.
@@ -82,7 +83,7 @@ pub struct Refund<'a> {
     /// The rule that was charged.
     pub rule: RuleName,
     /// Who was charged.
-    pub key: &'a Key,
+    pub key: KeyRef<'a>,
     /// How much is given back.
     pub cost: u32,
     /// Which charge is given back.
@@ -92,8 +93,8 @@ pub struct Refund<'a> {
 impl<'a> Refund<'a> {
     /// Gives back `cost` of what was charged last.
     #[must_use]
-    pub const fn new(rule: RuleName, key: &'a Key, cost: u32) -> Self {
-        Self { rule, key, cost, receipt: None }
+    pub fn new(rule: RuleName, key: impl Into<KeyRef<'a>>, cost: u32) -> Self {
+        Self { rule, key: key.into(), cost, receipt: None }
     }
 
     /// Gives back `cost` of the charge that the receipt is for.

@@ -239,11 +239,10 @@ impl Decision {
     /// none denies, the one with the least left, and of those the one that resets last.
     #[must_use]
     pub fn tightest(&self) -> Option<(RuleName, &Outcome)> {
-        self.outcomes()
-            .min_by_key(|(_, outcome)| {
-                let wait = if outcome.admitted { 0 } else { outcome.wait_micros };
-                (outcome.admitted, !wait, outcome.remaining, !outcome.reset_micros)
-            })
+        self.outcomes().min_by_key(|(_, outcome)| {
+            let wait = if outcome.admitted { 0 } else { outcome.wait_micros };
+            (outcome.admitted, !wait, outcome.remaining, !outcome.reset_micros)
+        })
     }
 }
 

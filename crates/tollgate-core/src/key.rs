@@ -4,28 +4,31 @@ use std::fmt;
 use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
+use smallvec::SmallVec;
 
-/// How many bytes of parts a key holds.
-const CAPACITY: usize = 62;
-/// What each part costs beside its bytes: its kind and its length.
+/// How many words a key holds.
+pub(crate) const WORDS: usize = 7;
+const CAPACITY: usize = WORDS * 8;
+/// What each of several parts costs beside its bytes: its kind and its length.
 const HEAD: usize = 2;
 /// The longest part that is kept as it is; a longer one is kept as its digest.
-const MAX_PART: usize = 46;
-const DIGEST: usize = 32;
+const MAX_PART: usize = CAPACITY - HEAD;
 /// How many bytes of a digest are shown.
 const SHOWN: usize = 16;
 
 /// What a part is. Two parts are equal only if their kinds are, so that a text never passes for an
 /// address or a number.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 enum Kind {
-    Text = 1,
+    /// Several parts, or none: each with its kind and its length before its bytes.
+    Parts,
+    Text,
     Secret,
     Number,
     V4,
     V6,
-    /// The SHA-256 of a part, or of several, that would not fit.
+    /// The SHA-256 of what would not fit.
     Digest,
 }
 
@@ -37,7 +40,8 @@ impl Kind {
             3 => Self::Number,
             4 => Self::V4,
             5 => Self::V6,
-            _ => Self::Digest,
+            6 => Self::Digest,
+            _ => Self::Parts,
         }
     }
 }
@@ -57,96 +61,207 @@ impl Kind {
 /// assert_eq!(key.to_string(), "alice|/login");
 /// assert_eq!(Key::secret("hunter2").to_string(), "secret:f52fbd32b2b3b86ff88ef6c490628285");
 /// ```
+// Words and not bytes, because a store hashes the key right after it was made: reading words from where
+// single bytes were just written makes the processor wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
+    /// The bytes, in little-endian words; zero beyond `len`.
+    words: [u64; WORDS],
     len: u8,
-    // Zero beyond `len`, so that equal keys are equal bytes.
-    bytes: [u8; CAPACITY],
+    kind: Kind,
 }
+
+const _: () = assert!(size_of::<Key>() == 64);
 
 impl Key {
     /// The key without parts: one counter for all.
-    pub const GLOBAL: Self = Self { len: 0, bytes: [0; CAPACITY] };
+    pub const GLOBAL: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Parts };
 
     /// A key that must not be seen, such as an API key or a token: it is shown only as a digest.
     #[must_use]
     pub fn secret(secret: impl AsRef<[u8]>) -> Self {
-        Self::GLOBAL.with(Kind::Secret, secret.as_ref())
+        Self::of(Kind::Secret, secret.as_ref())
     }
 
     /// This key with another part (or the parts of another key) after its own.
     #[must_use]
     pub fn and(self, other: impl Into<Self>) -> Self {
-        let other = other.into();
-        let (mine, theirs) = (usize::from(self.len), usize::from(other.len));
-        let mut key = self;
-        if let Some(room) = key.bytes.get_mut(mine..mine + theirs) {
-            room.copy_from_slice(&other.bytes[..theirs]);
-            key.len += other.len;
-            return key;
+        let (mine, theirs) = (self.as_parts(), other.into().as_parts());
+        let mut bytes = mine.to_vec();
+        bytes.extend_from_slice(&theirs);
+        if bytes.len() > CAPACITY {
+            return Self::digest(&bytes);
         }
-        let mut hash = Sha256::new();
-        hash.update(self.as_bytes());
-        hash.update(other.as_bytes());
-        Self::GLOBAL.with(Kind::Digest, &hash.finalize())
-    }
-
-    /// The parts in a form that is different for different keys. It is not meant to be read, and may
-    /// hold secrets.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
+        let mut key = Self { len: bytes.len() as u8, ..Self::GLOBAL };
+        pack(&mut key.words, &bytes);
+        key
     }
 
     /// Whether a part of the key is a secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
-        self.parts().any(|(kind, _)| kind == Kind::Secret)
+        parts(&self.as_parts()).any(|(kind, _)| kind == Kind::Secret)
     }
 
-    /// This key with each of its parts made a secret.
+    /// This key with each of its texts made a secret.
     #[must_use]
     pub fn into_secret(self) -> Self {
-        let mut key = self;
-        let mut at = 0;
-        while at < usize::from(key.len) {
-            if key.bytes[at] == Kind::Text as u8 {
-                key.bytes[at] = Kind::Secret as u8;
-            }
-            at += HEAD + usize::from(key.bytes[at + 1]);
+        let secret = |kind| if kind == Kind::Text { Kind::Secret } else { kind };
+        if self.kind != Kind::Parts {
+            return Self { kind: secret(self.kind), ..self };
         }
-        key
+        let own = self.as_parts();
+        parts(&own).fold(Self::GLOBAL, |key, (kind, part)| key.and(Self::of(secret(kind), part)))
     }
 
-    fn with(self, kind: Kind, part: &[u8]) -> Self {
+    pub(crate) const fn words(&self) -> &[u64; WORDS] {
+        &self.words
+    }
+
+    const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// A key of one part.
+    #[inline]
+    fn of(kind: Kind, part: &[u8]) -> Self {
         if part.len() > MAX_PART {
-            return self.with(Kind::Digest, &Sha256::digest(part));
+            return Self::digest(part);
         }
-        let start = usize::from(self.len);
-        let end = start + HEAD + part.len();
-        let mut key = self;
-        key.bytes[start] = kind as u8;
-        key.bytes[start + 1] = part.len() as u8;
-        key.bytes[start + HEAD..end].copy_from_slice(part);
-        key.len = end as u8;
+        let mut key = Self { words: [0; WORDS], len: part.len() as u8, kind };
+        pack(&mut key.words, part);
         key
     }
 
-    fn parts(&self) -> impl Iterator<Item = (Kind, &[u8])> {
-        let mut rest = self.as_bytes();
-        std::iter::from_fn(move || {
-            let [kind, len, after @ ..] = rest else { return None };
-            let (part, after) = after.split_at(usize::from(*len));
-            rest = after;
-            Some((Kind::of(*kind), part))
-        })
+    #[cold]
+    fn digest(bytes: &[u8]) -> Self {
+        Self::of(Kind::Digest, &Sha256::digest(bytes))
+    }
+
+    /// The key as it stands within a key of several parts.
+    fn as_parts(&self) -> SmallVec<[u8; 64]> {
+        let mut bytes = SmallVec::new();
+        if self.kind != Kind::Parts {
+            bytes.extend([self.kind as u8, self.len]);
+        }
+        bytes.extend(self.words.iter().flat_map(|word| word.to_le_bytes()).take(self.len()));
+        bytes
     }
 }
 
-// A part with its head must fit into an empty key.
-const _: () = assert!(HEAD + MAX_PART <= CAPACITY && DIGEST <= MAX_PART && size_of::<Key>() <= 64);
+/// A key by reference, or a text in the place of the key made from it.
+///
+/// Where a text is at hand, making a key of it only to count by it would be work for nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRef<'a>(Ref<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Ref<'a> {
+    Key(&'a Key),
+    Text(&'a str),
+}
+
+/// The words that a key is hashed by.
+pub(crate) enum Words {
+    Two([u64; 2]),
+    All(Key),
+}
+
+impl KeyRef<'_> {
+    /// The key.
+    #[must_use]
+    pub fn to_key(self) -> Key {
+        match self.0 {
+            Ref::Key(key) => *key,
+            Ref::Text(text) => Key::from(text),
+        }
+    }
+
+    /// The key's shape and its words.
+    #[inline]
+    pub(crate) fn shape_and_words(self) -> (u64, Words) {
+        let key = match self.0 {
+            Ref::Text(text) if text.len() <= 16 => {
+                let shape = shape(Kind::Text, text.len());
+                return (shape, Words::Two(pack_two(text.as_bytes())));
+            }
+            Ref::Key(key) if key.len <= 16 => {
+                return (shape(key.kind, key.len()), Words::Two([key.words[0], key.words[1]]));
+            }
+            Ref::Text(text) => Key::from(text),
+            Ref::Key(key) => *key,
+        };
+        (shape(key.kind, key.len()), Words::All(key))
+    }
+}
+
+/// Length and kind: with these, equal words are equal keys.
+#[inline]
+const fn shape(kind: Kind, len: usize) -> u64 {
+    (len as u64) << 8 | kind as u64
+}
+
+impl<'a> From<&'a Key> for KeyRef<'a> {
+    #[inline]
+    fn from(key: &'a Key) -> Self {
+        Self(Ref::Key(key))
+    }
+}
+
+impl<'a> From<&'a str> for KeyRef<'a> {
+    #[inline]
+    fn from(text: &'a str) -> Self {
+        Self(Ref::Text(text))
+    }
+}
+
+impl<'a> From<&'a String> for KeyRef<'a> {
+    #[inline]
+    fn from(text: &'a String) -> Self {
+        Self(Ref::Text(text))
+    }
+}
+
+/// Puts bytes into words that are zero.
+#[inline]
+fn pack(words: &mut [u64; WORDS], bytes: &[u8]) {
+    if bytes.len() <= 16 {
+        let [first, second] = pack_two(bytes);
+        words[0] = first;
+        words[1] = second;
+        return;
+    }
+    for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
+        *word = chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    }
+}
+
+/// Up to 16 bytes in two words.
+#[inline]
+fn pack_two(bytes: &[u8]) -> [u64; 2] {
+    match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+        (Some(first), Some(last)) => {
+            // The last eight bytes, less those that are in the first word.
+            let rest = 8 * (bytes.len() as u32 - 8);
+            let second = u64::from_le_bytes(*last).checked_shr(64 - rest).unwrap_or(0);
+            [u64::from_le_bytes(*first), second]
+        }
+        _ => [bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0],
+    }
+}
+
+/// The parts of a key of several parts.
+fn parts(mut rest: &[u8]) -> impl Iterator<Item = (Kind, &[u8])> {
+    std::iter::from_fn(move || {
+        let [kind, len, after @ ..] = rest else { return None };
+        let (part, after) = after.split_at(usize::from(*len));
+        rest = after;
+        Some((Kind::of(*kind), part))
+    })
+}
 
 impl From<&str> for Key {
+    #[inline]
     fn from(text: &str) -> Self {
         Self::from(text.as_bytes())
     }
@@ -159,20 +274,22 @@ impl From<String> for Key {
 }
 
 impl From<&String> for Key {
+    #[inline]
     fn from(text: &String) -> Self {
         Self::from(text.as_bytes())
     }
 }
 
 impl From<&[u8]> for Key {
+    #[inline]
     fn from(bytes: &[u8]) -> Self {
-        Self::GLOBAL.with(Kind::Text, bytes)
+        Self::of(Kind::Text, bytes)
     }
 }
 
 impl From<u64> for Key {
     fn from(number: u64) -> Self {
-        Self::GLOBAL.with(Kind::Number, &number.to_be_bytes())
+        Self::of(Kind::Number, &number.to_be_bytes())
     }
 }
 
@@ -184,10 +301,11 @@ impl From<u32> for Key {
 
 impl From<IpAddr> for Key {
     /// The address as it is, except that an IPv4-mapped IPv6 address is the IPv4 address.
+    #[inline]
     fn from(address: IpAddr) -> Self {
         match address.to_canonical() {
-            IpAddr::V4(v4) => Self::GLOBAL.with(Kind::V4, &v4.octets()),
-            IpAddr::V6(v6) => Self::GLOBAL.with(Kind::V6, &v6.octets()),
+            IpAddr::V4(v4) => Self::of(Kind::V4, &v4.octets()),
+            IpAddr::V6(v6) => Self::of(Kind::V6, &v6.octets()),
         }
     }
 }
@@ -221,10 +339,10 @@ impl<A: Into<Self>, B: Into<Self>, C: Into<Self>> From<(A, B, C)> for Key {
 /// mistaken for any of these, or for an address, in quotes.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.len == 0 {
+        if *self == Self::GLOBAL {
             return f.write_str("*");
         }
-        for (i, (kind, part)) in self.parts().enumerate() {
+        for (i, (kind, part)) in parts(&self.as_parts()).enumerate() {
             if i > 0 {
                 f.write_str("|")?;
             }
@@ -236,7 +354,7 @@ impl fmt::Display for Key {
                 }
                 Kind::Text => text(f, part)?,
                 Kind::Secret => hex(f, "secret", &Sha256::digest(part))?,
-                Kind::Digest => hex(f, "sha256", part)?,
+                Kind::Digest | Kind::Parts => hex(f, "sha256", part)?,
                 Kind::Number => write!(f, "#{}", part.iter().fold(0, |n, b| n << 8 | u64::from(*b)))?,
                 Kind::V4 => write!(f, "{}", IpAddr::from(octets::<4>(part)))?,
                 Kind::V6 => write!(f, "{}", IpAddr::from(octets::<16>(part)))?,
@@ -317,7 +435,6 @@ mod tests {
         for (i, a) in keys.iter().enumerate() {
             for b in &keys[i + 1..] {
                 assert_ne!(a, b);
-                assert_ne!(a.as_bytes(), b.as_bytes());
                 assert_ne!(a.to_string(), b.to_string());
             }
         }

@@ -16,7 +16,7 @@ pub use charge::{Charge, Receipt, Refund};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use decision::{Decision, Outcome, Retry};
 pub use error::{StoreError, StoreErrorKind};
-pub use key::Key;
+pub use key::{Key, KeyRef};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND};
 pub use rule_name::{RuleName, RuleNameError};

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use crate::{Charge, Decision, Key, Refund, RuleName, StoreError};
+use crate::{Charge, Decision, KeyRef, Refund, RuleName, StoreError};
 
 /// Where the counters live.
 ///
@@ -40,10 +40,7 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Answers what [`charge`](Self::charge) would, and changes nothing. Each outcome tells what
     /// there is now, before the charge.
-    fn peek(
-        &self,
-        charges: &[Charge<'_>],
-    ) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
     /// Gives back.
     ///
@@ -52,7 +49,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Forgets all that was charged to a key under a rule.
-    fn reset(&self, rule: RuleName, key: &Key) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
 /// A store's answer to a charge: at once, or later.

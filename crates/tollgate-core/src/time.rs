@@ -67,9 +67,5 @@ impl fmt::Display for Timestamp {
 /// A duration in whole microseconds, rounded up, saturating.
 pub(crate) const fn micros_ceil(duration: Duration) -> u64 {
     let nanos = duration.as_nanos().div_ceil(1_000);
-    if nanos > u64::MAX as u128 {
-        u64::MAX
-    } else {
-        nanos as u64
-    }
+    if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }

@@ -14,53 +14,62 @@ use crate::{Outcome, Quota, Timestamp};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FullAt(pub(crate) Span);
 
-/// A charge as it would turn out.
-pub(crate) struct Tried {
-    /// How long the budget would take to be whole before the charge.
-    pub(crate) before: Span,
-    pub(crate) verdict: Verdict,
-}
-
-pub(crate) enum Verdict {
-    /// How long the budget takes to be whole after the charge.
-    Admitted(Span),
-    /// How long until the cost fits, in microseconds, rounded up.
-    Denied(u64),
-    Never,
-}
-
 impl FullAt {
     /// How long from now until the budget is whole.
     ///
     /// Never more than a full refill: where the state says more, the clock was set back.
-    #[inline]
     pub(crate) fn wait(self, quota: &Quota, now: Timestamp) -> Span {
-        let now = now.as_micros();
-        if self.0.micros < now {
-            return Span::default();
+        match self.0.micros.checked_sub(now.as_micros()) {
+            None => Span::default(),
+            Some(micros) if micros >= quota.fill().micros => quota.fill().min(Span { micros, ..self.0 }),
+            Some(micros) => Span { micros, ..self.0 },
         }
-        let wait = Span { micros: self.0.micros - now, parts: self.0.parts };
-        if wait > quota.fill() { quota.fill() } else { wait }
     }
 
-    #[inline]
-    pub(crate) fn set(&mut self, wait: Span, now: Timestamp) {
+    fn set(&mut self, wait: Span, now: Timestamp) {
         self.0 = Span { micros: now.as_micros() + wait.micros, parts: wait.parts };
     }
 
-    #[inline]
-    pub(crate) fn attempt(self, quota: &Quota, cost: u32, now: Timestamp) -> Tried {
-        let before = self.wait(quota, now);
-        if cost > quota.max() {
-            return Tried { before, verdict: Verdict::Never };
+    /// Makes a charge if it fits. `QUEUE`: to be held back for the wait that was there before.
+    #[inline(always)]
+    pub(crate) fn charge<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        if quota.rate_units() != 1 || cost > quota.max() {
+            return self.charge_parts::<QUEUE>(quota, cost, now);
         }
-        let after = add(before, quota.span(cost), quota.rate_units());
-        let verdict = if after <= quota.fill() {
-            Verdict::Admitted(after)
-        } else {
-            Verdict::Denied(ceil(sub(after, quota.fill(), quota.rate_units())))
+        // The same as `charge_parts`. Most quotas give their units back in whole microseconds, and then
+        // half of the work is not there to be done.
+        let (fill, unit) = (quota.fill().micros, quota.rate_micros());
+        let before = self.0.micros.saturating_sub(now.as_micros()).min(fill);
+        let after = before + u64::from(cost) * unit.get();
+        if after > fill {
+            return deny(quota, Span { micros: before, parts: 0 }, cost);
+        }
+        self.0 = Span { micros: now.as_micros() + after, parts: 0 };
+        let room = fill - after;
+        let budget = Budget {
+            limit: quota.max(),
+            remaining: (room / unit) as u32,
+            reset_micros: after,
+            refill_micros: if after == 0 { 0 } else { unit.get() - room % unit },
         };
-        Tried { before, verdict }
+        Outcome::admit(budget, if QUEUE { before } else { 0 })
+    }
+
+    fn charge_parts<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        let before = self.wait(quota, now);
+        let Some(after) = after(before, quota, cost) else {
+            return deny(quota, before, cost);
+        };
+        self.set(after, now);
+        Outcome::admit(budget(quota, after), if QUEUE { ceil(before) } else { 0 })
+    }
+
+    pub(crate) fn peek<const QUEUE: bool>(self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        let before = self.wait(quota, now);
+        match after(before, quota, cost) {
+            Some(_) => Outcome::admit(budget(quota, before), if QUEUE { ceil(before) } else { 0 }),
+            None => deny(quota, before, cost),
+        }
     }
 
     /// Takes `cost` units off the wait. Nothing, if there is none.
@@ -79,7 +88,7 @@ impl FullAt {
             return state;
         }
         // The fraction's time, rounded up to a part of a microsecond.
-        let scaled = u128::from(used.fraction()) * u128::from(quota.rate_micros());
+        let scaled = u128::from(used.fraction()) * u128::from(quota.rate_micros().get());
         let parts = scaled.div_ceil(1 << FRACTION);
         let units = u128::from(quota.rate_units());
         let rest = Span { micros: (parts / units) as u64, parts: (parts % units) as u32 };
@@ -91,28 +100,30 @@ impl FullAt {
     pub(crate) fn used(self, quota: &Quota, now: Timestamp) -> Used {
         let wait = self.wait(quota, now);
         let parts = u128::from(wait.micros) * u128::from(quota.rate_units()) + u128::from(wait.parts);
-        Used::ratio(parts, u128::from(quota.rate_micros()))
+        Used::ratio(parts, u128::from(quota.rate_micros().get()))
     }
 }
 
+/// The wait after a charge, or `None` if it does not fit.
+fn after(before: Span, quota: &Quota, cost: u32) -> Option<Span> {
+    if cost > quota.max() {
+        return None;
+    }
+    let after = add(before, quota.span(cost), quota.rate_units());
+    if after <= quota.fill() { Some(after) } else { None }
+}
+
 /// The budget that takes `wait` to be whole.
-#[inline]
-pub(crate) fn budget(quota: &Quota, wait: Span) -> Budget {
+fn budget(quota: &Quota, wait: Span) -> Budget {
     let units = u64::from(quota.rate_units());
     let room = sub(quota.fill(), wait, quota.rate_units());
     // room × rate, in parts: exact, and mostly within 64 bits.
-    let (remaining, over) = match room.micros.checked_mul(units) {
-        Some(whole) if whole <= u64::MAX - u64::from(u32::MAX) => {
-            let parts = whole + u64::from(room.parts);
-            (parts / quota.rate_micros(), parts % quota.rate_micros())
-        }
-        _ => {
-            let parts = u128::from(room.micros) * u128::from(units) + u128::from(room.parts);
-            let rate = u128::from(quota.rate_micros());
-            ((parts / rate) as u64, (parts % rate) as u64)
-        }
+    let whole = room.micros.checked_mul(units).and_then(|whole| whole.checked_add(room.parts.into()));
+    let (remaining, over) = match whole {
+        Some(parts) => (parts / quota.rate_micros(), parts % quota.rate_micros()),
+        None => divide_wide(room, quota),
     };
-    let refill_parts = quota.rate_micros() - over;
+    let refill_parts = quota.rate_micros().get() - over;
     Budget {
         limit: quota.max(),
         // At most the capacity, which is a u32.
@@ -126,6 +137,13 @@ pub(crate) fn budget(quota: &Quota, wait: Span) -> Budget {
             refill_parts.div_ceil(units)
         },
     }
+}
+
+#[cold]
+fn divide_wide(room: Span, quota: &Quota) -> (u64, u64) {
+    let parts = u128::from(room.micros) * u128::from(quota.rate_units()) + u128::from(room.parts);
+    let rate = u128::from(quota.rate_micros().get());
+    ((parts / rate) as u64, (parts % rate) as u64)
 }
 
 #[inline]
@@ -154,12 +172,13 @@ fn sub(a: Span, b: Span, units: u32) -> Span {
     }
 }
 
-/// The outcome of a charge that changes nothing.
-pub(crate) fn untouched(quota: &Quota, tried: &Tried, delay_micros: u64) -> Outcome {
-    let budget = budget(quota, tried.before);
-    match tried.verdict {
-        Verdict::Admitted(_) => Outcome::admit(budget, delay_micros),
-        Verdict::Denied(wait) => Outcome::deny(budget, wait),
-        Verdict::Never => Outcome::never(budget),
+/// The outcome of a charge that does not fit, the wait being `before`.
+#[cold]
+fn deny(quota: &Quota, before: Span, cost: u32) -> Outcome {
+    let budget = budget(quota, before);
+    if cost > quota.max() {
+        return Outcome::never(budget);
     }
+    let after = add(before, quota.span(cost), quota.rate_units());
+    Outcome::deny(budget, ceil(sub(after, quota.fill(), quota.rate_units())))
 }

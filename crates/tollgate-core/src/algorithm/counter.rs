@@ -122,9 +122,7 @@ impl State {
         match quota.algorithm() {
             Algorithm::TokenBucket => Self::TokenBucket(token_bucket::State::seed(quota, used, now)),
             Algorithm::FixedWindow => Self::FixedWindow(fixed_window::State::seed(quota, used, now)),
-            Algorithm::SlidingWindow => {
-                Self::SlidingWindow(sliding_window::State::seed(quota, used, now))
-            }
+            Algorithm::SlidingWindow => Self::SlidingWindow(sliding_window::State::seed(quota, used, now)),
             Algorithm::SlidingLog => Self::SlidingLog(sliding_log::State::seed(quota, used, now)),
             Algorithm::LeakyBucket => Self::LeakyBucket(leaky_bucket::State::seed(quota, used, now)),
         }

@@ -5,7 +5,7 @@
 //! hold the request back until it is its turn.
 
 use super::Used;
-use super::bucket::{self, FullAt, Verdict};
+use super::bucket::{self, FullAt};
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
 /// When the queue is empty, and the next one could leave at once.
@@ -13,22 +13,15 @@ use crate::{Outcome, Quota, Receipt, Timestamp};
 pub struct State(pub(crate) FullAt);
 
 /// Takes `cost` places at the end of the queue if they are free.
+#[inline]
 pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    let tried = state.0.attempt(quota, cost, now);
-    match tried.verdict {
-        Verdict::Admitted(after) => {
-            state.0.set(after, now);
-            Outcome::admit(bucket::budget(quota, after), bucket::ceil(tried.before))
-        }
-        _ => bucket::untouched(quota, &tried, 0),
-    }
+    state.0.charge::<true>(quota, cost, now)
 }
 
 /// What [`charge`] would say.
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    let tried = state.0.attempt(quota, cost, now);
-    bucket::untouched(quota, &tried, bucket::ceil(tried.before))
+    state.0.peek::<true>(quota, cost, now)
 }
 
 /// Gives up a place in the queue.

@@ -4,7 +4,7 @@
 //! further.
 
 use super::Used;
-use super::bucket::{self, FullAt, Verdict};
+use super::bucket::{self, FullAt};
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
 /// When the bucket is full again.
@@ -14,20 +14,13 @@ pub struct State(pub(crate) FullAt);
 /// Takes `cost` tokens if they are there.
 #[inline]
 pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    let tried = state.0.attempt(quota, cost, now);
-    match tried.verdict {
-        Verdict::Admitted(after) => {
-            state.0.set(after, now);
-            Outcome::admit(bucket::budget(quota, after), 0)
-        }
-        _ => bucket::untouched(quota, &tried, 0),
-    }
+    state.0.charge::<false>(quota, cost, now)
 }
 
 /// What [`charge`] would say.
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    bucket::untouched(quota, &state.0.attempt(quota, cost, now), 0)
+    state.0.peek::<false>(quota, cost, now)
 }
 
 /// Puts `cost` tokens back, and no more than the bucket holds.

@@ -1,5 +1,6 @@
 //! The store that lives in the process.
 
+mod hash;
 mod quotas;
 mod shard;
 mod slot;
@@ -7,23 +8,37 @@ mod table;
 
 use std::fmt;
 use std::future::{Future, Ready, ready};
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
-use polymur_hash::PolymurHash;
+use spin::RelaxStrategy;
+use spin::mutex::{SpinMutex, SpinMutexGuard};
+
+struct Pause;
+impl RelaxStrategy for Pause {
+    #[inline]
+    fn relax() {
+        for _ in 0..8 {
+            std::hint::spin_loop();
+        }
+        std::thread::yield_now();
+    }
+}
+type Mutex<T> = SpinMutex<T, Pause>;
+type MutexGuard<'a, T> = SpinMutexGuard<'a, T>;
 use smallvec::SmallVec;
 
+use self::hash::KeyHash;
 use self::shard::Shard;
 use crate::{
-    Answer, Charge, Clock, Decision, Key, Refund, RuleName, Store, StoreError, SystemClock, Timestamp,
+    Answer, Charge, Clock, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, SystemClock,
+    Timestamp,
 };
 
 const DEFAULT_MAX_KEYS: usize = 1_000_000;
 /// How many keys a shard is made for.
-const KEYS_PER_SHARD: usize = 1 << 12;
-const MAX_SHARDS: usize = 1 << 12;
+const KEYS_PER_SHARD: usize = 1 << 10;
+const MAX_SHARDS: usize = 1 << 8;
 /// In what time every shard is swept once, in microseconds.
 const SWEEP_ALL_EVERY: u64 = 30_000_000;
 
@@ -35,9 +50,9 @@ const SWEEP_ALL_EVERY: u64 = 30_000_000;
 ///   expired, else one that has used least of its budget.
 /// - **No thread.** Keys whose budget is whole again are dropped in passing, by the calls that come.
 /// - **No keys.** It holds a 64-bit hash of rule and key, and not the key. The hash is keyed with
-///   random numbers of this store, and universal: whatever two keys of up to 62 bytes a caller thinks
-///   of, the chance that they share a counter is below 2⁻⁵⁶, and there is nothing to learn from the
-///   outside that would improve it.
+///   random numbers of this store, and universal: whatever two keys a caller thinks of, the chance that
+///   they share a counter is below 2⁻⁶², and there is nothing to learn from the outside that would
+///   improve it.
 /// - **Exact.** Charges on any number of rules are decided together, under locks on the shards that
 ///   hold them.
 ///
@@ -61,7 +76,7 @@ pub struct MemoryStore<C = SystemClock> {
 
 struct Inner<C> {
     clock: C,
-    hash: PolymurHash,
+    hash: KeyHash,
     shards: Box<[Aligned]>,
     /// The shift that leaves a hash's shard.
     mask: usize,
@@ -80,7 +95,14 @@ struct Aligned(Mutex<Shard>);
 #[must_use]
 pub struct MemoryStoreBuilder<C = SystemClock> {
     max_keys: usize,
-    clock: C,
+    clock: ClockSource<C>,
+}
+
+// The system's clock takes a while to start, so it is not started only to be replaced.
+#[derive(Clone, Debug)]
+enum ClockSource<C> {
+    New(fn() -> C),
+    Given(C),
 }
 
 impl<C> MemoryStoreBuilder<C> {
@@ -91,7 +113,7 @@ impl<C> MemoryStoreBuilder<C> {
 
     /// Where the store takes the time from.
     pub fn clock<D: Clock>(self, clock: D) -> MemoryStoreBuilder<D> {
-        MemoryStoreBuilder { max_keys: self.max_keys, clock }
+        MemoryStoreBuilder { max_keys: self.max_keys, clock: ClockSource::Given(clock) }
     }
 }
 
@@ -106,8 +128,11 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         let shard = |_| Aligned(Mutex::new(Shard::new(max_keys / shards)));
         MemoryStore {
             inner: Arc::new(Inner {
-                clock: self.clock,
-                hash: random_hash(),
+                clock: match self.clock {
+                    ClockSource::New(new) => new(),
+                    ClockSource::Given(clock) => clock,
+                },
+                hash: KeyHash::random(),
                 shards: (0..shards).map(shard).collect(),
                 mask: shards - 1,
                 max_keys,
@@ -119,13 +144,6 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     }
 }
 
-/// A hash function that nobody else has.
-fn random_hash() -> PolymurHash {
-    // The standard library's only source of randomness; SipHash spreads it over all bits.
-    let random = |n: u8| u128::from(RandomState::new().hash_one(n));
-    PolymurHash::new(random(0) << 64 | random(1))
-}
-
 impl MemoryStore {
     /// A store for up to a million keys, on the system's clock.
     #[must_use]
@@ -135,7 +153,7 @@ impl MemoryStore {
 
     /// Starts making a store.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { max_keys: DEFAULT_MAX_KEYS, clock: SystemClock::new() }
+        MemoryStoreBuilder { max_keys: DEFAULT_MAX_KEYS, clock: ClockSource::New(SystemClock::new) }
     }
 }
 
@@ -149,34 +167,47 @@ impl<C: Clock> MemoryStore<C> {
     /// Charges all or none. This is [`Store::charge`], which never fails here nor takes a while.
     #[inline]
     pub fn decide(&self, charges: &[Charge<'_>]) -> Decision {
-        let now = self.now();
+        let [charge] = charges else {
+            return self.decide_all(charges);
+        };
+        let (now, outcome) = self.decide_one(charge);
         let mut decision = Decision::new(now);
-        if let [charge] = charges {
-            let tag = self.tag(charge.rule, charge.key);
-            decision.push(charge.rule, self.shard(tag).charge(tag, charge, now));
-        } else {
-            self.decide_all(charges, now, &mut decision);
-        }
+        decision.push(charge.rule, outcome);
         decision
     }
 
-    fn decide_all(&self, charges: &[Charge<'_>], now: Timestamp, decision: &mut Decision) {
+    /// Makes one charge, and says when.
+    #[inline]
+    pub fn decide_one(&self, charge: &Charge<'_>) -> (Timestamp, Outcome) {
+        let tag = self.tag(charge.rule, charge.key);
+        let mut shard = self.shard(tag);
+        // In this order: under the lock, so that time does not run backwards on a key, and after the
+        // slot was asked for, so that it is on its way from memory while the clock is read.
+        let found = shard.find(tag);
+        let now = self.inner.clock.now();
+        let outcome = shard.charge(tag, found, charge, now);
+        drop(shard);
+        self.sweep_if_due(now);
+        (now, outcome)
+    }
+
+    fn decide_all(&self, charges: &[Charge<'_>]) -> Decision {
         let mut locked = Locked::new(self, charges.iter().map(|charge| (charge.rule, charge.key)));
-        locked.peek(charges, now, decision);
+        let now = self.inner.clock.now();
+        let mut decision = locked.peek(charges, now);
         if decision.is_admitted() {
-            *decision = Decision::new(now);
-            locked.charge(charges, now, decision);
+            decision = locked.charge(charges, now);
         }
+        drop(locked);
+        self.sweep_if_due(now);
+        decision
     }
 
     /// What [`decide`](Self::decide) would say, changing nothing.
     #[must_use]
     pub fn look(&self, charges: &[Charge<'_>]) -> Decision {
-        let now = self.now();
-        let mut decision = Decision::new(now);
-        Locked::new(self, charges.iter().map(|charge| (charge.rule, charge.key)))
-            .peek(charges, now, &mut decision);
-        decision
+        let locked = Locked::new(self, charges.iter().map(|charge| (charge.rule, charge.key)));
+        locked.peek(charges, self.inner.clock.now())
     }
 
     /// How many keys the store holds, those included that have expired and are yet to be dropped.
@@ -204,9 +235,9 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     #[inline]
-    fn tag(&self, rule: RuleName, key: &Key) -> u64 {
+    fn tag(&self, rule: RuleName, key: KeyRef<'_>) -> u64 {
         // Zero is what a free slot has.
-        self.inner.hash.hash_with_tweak(key.as_bytes(), rule.id()).max(1)
+        self.inner.hash.hash(rule.id(), key).max(1)
     }
 
     #[inline]
@@ -221,14 +252,12 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     #[inline]
-    fn now(&self) -> Timestamp {
-        let now = self.inner.clock.now();
+    fn sweep_if_due(&self, now: Timestamp) {
         // Wrapping, so that a clock that was set back is a long time as well.
         let last = self.inner.last_sweep.load(Ordering::Relaxed);
         if now.as_micros().wrapping_sub(last) >= self.inner.sweep_every {
             self.sweep(now, last);
         }
-        now
     }
 
     /// Sweeps the next shard, unless somebody else does.
@@ -260,7 +289,7 @@ struct Locked<'a> {
 impl<'a> Locked<'a> {
     fn new<'k, C: Clock>(
         store: &'a MemoryStore<C>,
-        keys: impl Iterator<Item = (RuleName, &'k Key)>,
+        keys: impl Iterator<Item = (RuleName, KeyRef<'k>)>,
     ) -> Self {
         let mut tags: SmallVec<[(u64, usize); 4]> =
             keys.map(|(rule, key)| (store.tag(rule, key), 0)).collect();
@@ -276,20 +305,26 @@ impl<'a> Locked<'a> {
         Self { shards, tags }
     }
 
-    fn peek(&self, charges: &[Charge<'_>], now: Timestamp, decision: &mut Decision) {
+    fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        let mut decision = Decision::new(now);
         for (i, charge) in charges.iter().enumerate() {
             let (tag, at) = self.tags[i];
-            // What this request has charged the same key before counts as well.
+            // What this request charges the same key before counts as well.
             let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| *earlier == tag);
             let cost = earlier.fold(charge.cost, |sum, (_, charge)| sum.saturating_add(charge.cost));
             decision.push(charge.rule, self.shards[at].1.peek(tag, charge, cost, now));
         }
+        decision
     }
 
-    fn charge(&mut self, charges: &[Charge<'_>], now: Timestamp, decision: &mut Decision) {
+    fn charge(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        let mut decision = Decision::new(now);
         for ((tag, at), charge) in self.tags.iter().zip(charges) {
-            decision.push(charge.rule, self.shards[*at].1.charge(*tag, charge, now));
+            let shard = &mut self.shards[*at].1;
+            let found = shard.find(*tag);
+            decision.push(charge.rule, shard.charge(*tag, found, charge, now));
         }
+        decision
     }
 }
 
@@ -301,23 +336,20 @@ impl<C: Clock> Store for MemoryStore<C> {
         Answer::Now(Ok(self.decide(charges)))
     }
 
-    fn peek(
-        &self,
-        charges: &[Charge<'_>],
-    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         ready(Ok(self.look(charges)))
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        let now = self.now();
         for refund in refunds {
             let tag = self.tag(refund.rule, refund.key);
-            self.shard(tag).refund(tag, refund, now);
+            let mut shard = self.shard(tag);
+            shard.refund(tag, refund, self.inner.clock.now());
         }
         ready(Ok(()))
     }
 
-    fn reset(&self, rule: RuleName, key: &Key) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
         let tag = self.tag(rule, key);
         self.shard(tag).reset(tag);
         ready(Ok(()))

@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use slab::Slab;
-
 use crate::Quota;
 
 /// Quotas by number, each for as long as a slot refers to it.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
-    entries: Slab<Entry>,
+    // A free entry has no slots. (Not a slab, which would check on each access that it is not free.)
+    entries: Vec<Entry>,
     numbers: HashMap<Quota, u32>,
+    free: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -27,10 +27,21 @@ impl Quotas {
 
     /// The number of a quota, for one more slot.
     pub(super) fn acquire(&mut self, quota: &Quota) -> u32 {
-        let number = *self.numbers.entry(*quota).or_insert_with(|| {
-            self.entries.insert(Entry { quota: *quota, slots: 0 }) as u32
+        let Self { entries, numbers, free } = self;
+        let number = *numbers.entry(*quota).or_insert_with(|| {
+            let entry = Entry { quota: *quota, slots: 0 };
+            match free.pop() {
+                Some(number) => {
+                    entries[number as usize] = entry;
+                    number
+                }
+                None => {
+                    entries.push(entry);
+                    entries.len() as u32 - 1
+                }
+            }
         });
-        self.entries[number as usize].slots += 1;
+        entries[number as usize].slots += 1;
         number
     }
 
@@ -40,7 +51,7 @@ impl Quotas {
         entry.slots -= 1;
         if entry.slots == 0 {
             self.numbers.remove(&entry.quota);
-            self.entries.remove(number as usize);
+            self.free.push(number);
         }
     }
 }

@@ -4,23 +4,31 @@ use slab::Slab;
 
 use super::quotas::Quotas;
 use super::slot::{Pack, Packed, Slot};
-use super::table::Table;
+use super::table::{Found, Table};
 use crate::algorithm::counter::State;
-use crate::algorithm::{
-    PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
-};
+use crate::algorithm::{PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 use crate::{Algorithm, Charge, Outcome, Quota, Refund, Timestamp};
 
 /// How many keys are looked at to find the one to evict.
 const SAMPLE: usize = 16;
 
+// In this order, so that what a charge on a known key needs is in one cache line, with the lock.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Shard {
     table: Table,
+    recent: Recent,
     quotas: Quotas,
     logs: Slab<sliding_log::State>,
     max_keys: usize,
     pub(super) evicted: u64,
+}
+
+/// The quota that was asked for last, and its number.
+#[derive(Debug, Default)]
+struct Recent {
+    identity: [u64; 2],
+    number: u32,
 }
 
 /// Evaluates an expression on a slot's state, unpacked, and with the module of its algorithm at hand.
@@ -66,6 +74,7 @@ impl Shard {
     pub(super) fn new(max_keys: usize) -> Self {
         Self {
             table: Table::default(),
+            recent: Recent::default(),
             quotas: Quotas::default(),
             logs: Slab::new(),
             max_keys,
@@ -77,25 +86,48 @@ impl Shard {
         self.table.len()
     }
 
-    /// Charges one key.
+    /// Where a key is.
     #[inline]
-    pub(super) fn charge(&mut self, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+    pub(super) fn find(&self, tag: u64) -> Found {
+        self.table.find(tag)
+    }
+
+    /// Charges one key, having found where it is.
+    #[inline]
+    pub(super) fn charge(&mut self, tag: u64, found: Found, charge: &Charge<'_>, now: Timestamp) -> Outcome {
         let quota = charge.quota;
-        match self.table.find(tag) {
-            Ok(at) => {
-                if *self.quotas.get(self.table.slot(at).quota) != *quota {
-                    if quota.max() == 0 {
-                        return self.peek(tag, charge, charge.cost, now);
-                    }
-                    self.reread(at, quota, now);
-                }
-                let slot = self.table.slot(at);
-                with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
-                    module::charge(state, quota, charge.cost, now)
-                })
+        let Ok(at) = found else {
+            return self.charge_new(tag, charge, now);
+        };
+        let number = self.table.slot(at).quota;
+        if self.recent.number != number || self.recent.identity != *quota.identity() {
+            if *self.quotas.get(number) != *quota {
+                return self.charge_changed(tag, at, charge, now);
             }
-            Err(_) => self.charge_new(tag, charge, now),
+            self.recent = Recent { identity: *quota.identity(), number };
         }
+        let slot = self.table.slot(at);
+        // The default algorithm, before the jump to one of five.
+        if quota.algorithm() == Algorithm::TokenBucket {
+            let mut state = Pack::unpack(slot.packed, quota, now);
+            let outcome = token_bucket::charge(&mut state, quota, charge.cost, now);
+            slot.packed = state.pack();
+            return outcome;
+        }
+        with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
+            module::charge(state, quota, charge.cost, now)
+        })
+    }
+
+    /// Charges a key that was counted under another quota.
+    #[cold]
+    fn charge_changed(&mut self, tag: u64, at: usize, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        if charge.quota.max() == 0 {
+            // Makes no sense and admits nothing; not worth forgetting the count for.
+            return self.peek(tag, charge, charge.cost, now);
+        }
+        self.reread(at, charge.quota, now);
+        self.charge(tag, Ok(at), charge, now)
     }
 
     #[cold]
@@ -183,6 +215,8 @@ impl Shard {
             self.logs.remove(slot.packed.narrow as usize);
         }
         self.quotas.release(slot.quota);
+        // The number may come to stand for another quota.
+        self.recent = Recent::default();
     }
 
     fn remove(&mut self, at: usize) {

@@ -72,10 +72,7 @@ impl Pack for fixed_window::State {
 
 impl Pack for sliding_window::State {
     fn pack(self) -> Packed {
-        Packed {
-            wide: u64::from(self.previous) << 32 | u64::from(self.current),
-            narrow: self.index as u32,
-        }
+        Packed { wide: u64::from(self.previous) << 32 | u64::from(self.current), narrow: self.index as u32 }
     }
 
     /// Of all windows whose number ends in the 32 bits that were kept, the one nearest to now. The

@@ -17,9 +17,9 @@ const TAIL: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Table {
     // The last slot is always free, so that a search needs no other end.
-    slots: Vec<Slot>,
-    homes: usize,
-    len: usize,
+    slots: Box<[Slot]>,
+    homes: u32,
+    len: u32,
 }
 
 /// Where a hash is, or where it would have to be inserted.
@@ -27,7 +27,7 @@ pub(super) type Found = Result<usize, usize>;
 
 impl Table {
     pub(super) const fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     pub(super) fn slots(&self) -> &[Slot] {
@@ -41,26 +41,27 @@ impl Table {
 
     #[inline]
     fn home(&self, tag: u64) -> usize {
-        home(tag, self.homes)
+        home(tag, self.homes as usize)
     }
 
     #[inline]
     pub(super) fn find(&self, tag: u64) -> Found {
-        let start = self.home(tag);
-        for (i, slot) in self.slots.iter().enumerate().skip(start) {
+        let mut at = self.home(tag);
+        while let Some(slot) = self.slots.get(at) {
             if slot.tag == tag {
-                return Ok(i);
+                return Ok(at);
             }
             if slot.tag == 0 || slot.tag > tag {
-                return Err(i);
+                break;
             }
+            at += 1;
         }
-        Err(start)
+        Err(at)
     }
 
     /// Whether a slot can be added without growing.
     pub(super) fn has_room(&self) -> bool {
-        self.len * FULL.1 < self.homes * FULL.0
+        self.len() * FULL.1 < self.homes as usize * FULL.0
     }
 
     /// Adds a slot whose hash is not there yet. There must be room.
@@ -77,7 +78,7 @@ impl Table {
                         self.len += 1;
                         return;
                     }
-                    _ => self.rebuild(self.homes),
+                    _ => self.rebuild(self.homes as usize),
                 }
             }
         }
@@ -98,12 +99,12 @@ impl Table {
 
     /// Takes a size that suits what is there and one more.
     pub(super) fn resize(&mut self) {
-        self.rebuild(((self.len + 1) * ROOMY.1).div_ceil(ROOMY.0).max(TAIL));
+        self.rebuild(((self.len() + 1) * ROOMY.1).div_ceil(ROOMY.0).max(TAIL));
     }
 
     /// Whether the table is far larger than it need be.
     pub(super) fn is_sparse(&self) -> bool {
-        self.homes > TAIL && self.len < self.homes / 4
+        self.homes as usize > TAIL && self.len < self.homes / 4
     }
 
     fn rebuild(&mut self, homes: usize) {
@@ -115,7 +116,7 @@ impl Table {
         }
         // Free slots behind the last one, whether or not it stands behind the last home.
         slots.resize(slots.len().max(homes) + TAIL, Slot::default());
-        (self.slots, self.homes) = (slots, homes);
+        (self.slots, self.homes) = (slots.into_boxed_slice(), homes as u32);
     }
 }
 
@@ -194,7 +195,7 @@ mod tests {
             }
             table.insert(slot(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
             if table.len() > 1_000 {
-                let bytes = table.slots.capacity() * size_of::<Slot>() / table.len();
+                let bytes = table.slots.len() * size_of::<Slot>() / table.len();
                 assert!((27..=40).contains(&bytes), "{bytes} bytes a key at {} keys", table.len());
             }
         }

@@ -5,6 +5,7 @@ mod text;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 pub use error::{ParseQuotaError, QuotaError};
@@ -103,13 +104,15 @@ pub struct Quota {
     limit: u32,
     /// Burst or queue length; of windows, the limit. Zero if there is a fault.
     capacity: u32,
-    /// Microseconds, at least one.
-    period: u64,
+    /// Microseconds.
+    period: NonZeroU64,
 
     // What follows is derived from the above, once, so that a decision divides as little as it can.
+    /// All of the above but the spelling: quotas with the same identity are the same.
+    identity: [u64; 2],
     // The rate in lowest terms: `rate_units` per `rate_micros`.
     rate_units: u32,
-    rate_micros: u64,
+    rate_micros: NonZeroU64,
     /// How long one unit takes to come back.
     unit: Span,
     /// How long the whole capacity takes to come back.
@@ -211,7 +214,7 @@ impl Quota {
             None | Some(QuotaError::TooSlow) => fault,
             earlier => earlier,
         };
-        let period = Duration::from_micros(self.period);
+        let period = Duration::from_micros(self.period.get());
         Self::derive(self.algorithm, self.limit, period, capacity, fault, self.spelling.with_capacity())
     }
 
@@ -227,18 +230,17 @@ impl Quota {
             Some(fault) => Some(fault),
             None => fault_of(limit, period),
         };
-        let period = crate::time::micros_ceil(period);
-        let period = if period == 0 { 1 } else { period };
+        let period = at_least_one(crate::time::micros_ceil(period));
 
-        let shared = gcd(limit as u64, period);
+        let shared = gcd(limit as u64, period.get());
         let rate_units = (limit as u64 / shared) as u32;
         let rate_units = if rate_units == 0 { 1 } else { rate_units };
-        let rate_micros = period / shared;
+        let rate_micros = at_least_one(period.get() / shared);
         let unit = Span {
-            micros: rate_micros / rate_units as u64,
-            parts: (rate_micros % rate_units as u64) as u32,
+            micros: rate_micros.get() / rate_units as u64,
+            parts: (rate_micros.get() % rate_units as u64) as u32,
         };
-        let fill_parts = capacity as u128 * rate_micros as u128;
+        let fill_parts = capacity as u128 * rate_micros.get() as u128;
         if fault.is_none() && fill_parts / rate_units as u128 > MAX_FILL as u128 {
             fault = Some(QuotaError::TooSlow);
         }
@@ -248,7 +250,19 @@ impl Quota {
             let micros = (fill_parts / rate_units as u128) as u64;
             (capacity, Span { micros, parts: (fill_parts % rate_units as u128) as u32 })
         };
-        Self { algorithm, spelling, fault, limit, capacity, period, rate_units, rate_micros, unit, fill }
+        Self {
+            algorithm,
+            spelling,
+            fault,
+            limit,
+            capacity,
+            period,
+            identity: [(limit as u64) << 32 | capacity as u64, period.get() << 3 | algorithm as u64],
+            rate_units,
+            rate_micros,
+            unit,
+            fill,
+        }
     }
 
     /// Whether the numbers make sense.
@@ -278,7 +292,7 @@ impl Quota {
     /// Per how long.
     #[must_use]
     pub const fn period(&self) -> Duration {
-        Duration::from_micros(self.period)
+        Duration::from_micros(self.period.get())
     }
 
     /// The most that can be there at once: a token bucket's burst, a leaky bucket's queue, a
@@ -295,20 +309,25 @@ impl Quota {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 self.fill.micros + (self.fill.parts > 0) as u64
             }
-            Algorithm::FixedWindow | Algorithm::SlidingLog => self.period,
-            Algorithm::SlidingWindow => 2 * self.period,
+            Algorithm::FixedWindow | Algorithm::SlidingLog => self.period.get(),
+            Algorithm::SlidingWindow => 2 * self.period.get(),
         })
     }
 
+    #[inline]
+    pub(crate) const fn identity(&self) -> &[u64; 2] {
+        &self.identity
+    }
+
     pub(crate) const fn period_micros(&self) -> u64 {
-        self.period
+        self.period.get()
     }
 
     pub(crate) const fn rate_units(&self) -> u32 {
         self.rate_units
     }
 
-    pub(crate) const fn rate_micros(&self) -> u64 {
+    pub(crate) const fn rate_micros(&self) -> NonZeroU64 {
         self.rate_micros
     }
 
@@ -324,10 +343,7 @@ impl Quota {
         }
         let parts = cost as u64 * self.unit.parts as u64;
         let units = self.rate_units as u64;
-        Span {
-            micros: cost as u64 * self.unit.micros + parts / units,
-            parts: (parts % units) as u32,
-        }
+        Span { micros: cost as u64 * self.unit.micros + parts / units, parts: (parts % units) as u32 }
     }
 }
 
@@ -346,6 +362,13 @@ const fn fault_of(limit: u32, period: Duration) -> Option<QuotaError> {
     }
 }
 
+const fn at_least_one(n: u64) -> NonZeroU64 {
+    match NonZeroU64::new(n) {
+        Some(n) => n,
+        None => NonZeroU64::MIN,
+    }
+}
+
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -355,12 +378,9 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 
 impl PartialEq for Quota {
     /// Quotas are equal when they mean the same, however they were written.
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.period == other.period
-            && self.limit == other.limit
-            && self.capacity == other.capacity
-            && self.algorithm == other.algorithm
-            && self.fault == other.fault
+        self.identity == other.identity
     }
 }
 
@@ -368,7 +388,7 @@ impl Eq for Quota {}
 
 impl Hash for Quota {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.algorithm, self.limit, self.capacity, self.period).hash(state);
+        self.identity.hash(state);
     }
 }
 

@@ -21,13 +21,13 @@ fn quotas_can_be_made_in_a_const() {
 #[test]
 fn rates_are_exact_fractions() {
     let third = Quota::token_bucket(3, SECOND);
-    assert_eq!((third.rate_units(), third.rate_micros()), (3, 1_000_000));
+    assert_eq!((third.rate_units(), third.rate_micros().get()), (3, 1_000_000));
     assert_eq!(third.span(1), Span { micros: 333_333, parts: 1 });
     assert_eq!(third.span(2), Span { micros: 666_666, parts: 2 });
     assert_eq!(third.fill(), Span { micros: 1_000_000, parts: 0 });
 
     let fast = Quota::per_second(10_000_000);
-    assert_eq!((fast.rate_units(), fast.rate_micros()), (10, 1));
+    assert_eq!((fast.rate_units(), fast.rate_micros().get()), (10, 1));
     assert_eq!(fast.span(25), Span { micros: 2, parts: 5 });
 
     let slow = Quota::token_bucket(1, THIRTY_DAYS);

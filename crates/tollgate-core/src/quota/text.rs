@@ -85,8 +85,8 @@ impl fmt::Display for Quota {
         let spelling = &self.spelling;
         let (unit, micros) = UNITS[usize::from(spelling.unit)];
         write!(f, "{}{}", self.limit, if spelling.slash { "/" } else { " per " })?;
-        if spelling.count || self.period != micros {
-            write!(f, "{}", self.period / micros)?;
+        if spelling.count || self.period.get() != micros {
+            write!(f, "{}", self.period.get() / micros)?;
         }
         f.write_str(unit)?;
         if spelling.algorithm || self.algorithm != Algorithm::TokenBucket {

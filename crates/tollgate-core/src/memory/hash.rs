@@ -1,0 +1,128 @@
+//! The hash that stands for rule and key.
+//!
+//! Callers choose the keys, so they must not be able to choose two that share a counter. That rules out
+//! the fast hashes of hash tables, whose resistance is a matter of experience, and asks for a universal
+//! hash, whose resistance is a theorem: the chance that any two given keys collide, over the random
+//! choice of the function, has a bound. Here it is 2⁻⁶², and the function never shows itself outside.
+//!
+//! The words of a key go pairwise through NH (RFC 4418, section 5.2, with words of 64 bits): the sum of
+//! (word + k) × (word + k′), of which two different keys of one length have the same with a chance of
+//! 2⁻⁶⁴. The 128 bits that this gives go through a multilinear hash modulo 2¹²⁸, of which the upper
+//! half is taken, and that is strongly universal: chance 2⁻⁶⁴, and evenly spread, as a table needs it.
+
+use std::hash::{BuildHasher, RandomState};
+
+use crate::key::{KeyRef, WORDS, Words};
+
+/// Pairs of words: the rule and the key's shape, then the key.
+const PAIRS: usize = 1 + WORDS.div_ceil(2);
+
+pub(super) struct KeyHash {
+    pairs: [(u64, u64); PAIRS],
+    low: u128,
+    high: u128,
+    plus: u128,
+}
+
+impl KeyHash {
+    /// A function that nobody else has.
+    pub(super) fn random() -> Self {
+        // SipHash under keys from the system: the only randomness that the standard library has.
+        let random = || RandomState::new().hash_one(0);
+        let wide = || u128::from(random()) << 64 | u128::from(random());
+        Self { pairs: std::array::from_fn(|_| (random(), random())), low: wide(), high: wide(), plus: wide() }
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, rule: u64, key: KeyRef<'_>) -> u64 {
+        let (shape, words) = key.shape_and_words();
+        let mut sum = nh(self.pairs[0], rule, shape);
+        // What is beyond a key's length is zero and tells nothing, as the length is in the shape; so
+        // short keys, which most are, stop after the first pair.
+        match words {
+            Words::Two([first, second]) => sum = sum.wrapping_add(nh(self.pairs[1], first, second)),
+            Words::All(key) => {
+                for (pair, words) in self.pairs[1..].iter().zip(key.words().chunks(2)) {
+                    let second = words.get(1).copied().unwrap_or(0);
+                    sum = sum.wrapping_add(nh(*pair, words[0], second));
+                }
+            }
+        }
+        let low = self.low.wrapping_mul(u128::from(sum as u64));
+        let high = self.high.wrapping_mul(sum >> 64);
+        (low.wrapping_add(high).wrapping_add(self.plus) >> 64) as u64
+    }
+}
+
+#[inline]
+fn nh(keys: (u64, u64), a: u64, b: u64) -> u128 {
+    u128::from(a.wrapping_add(keys.0)) * u128::from(b.wrapping_add(keys.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::Key;
+
+    #[test]
+    fn keys_that_differ_a_little_hash_differently() {
+        let hash = KeyHash::random();
+        let mut seen = HashSet::new();
+        let mut keys = vec![Key::GLOBAL, Key::from(""), Key::secret("")];
+        for i in 0..100_000_u64 {
+            keys.push(Key::from(format!("user:{i:08}")));
+            keys.push(Key::from(i));
+            keys.push(Key::from(("user", i)));
+        }
+        for len in 1..=200 {
+            keys.push(Key::from("\0".repeat(len)));
+            keys.push(Key::from("a".repeat(len)));
+            keys.push(Key::secret("a".repeat(len)));
+        }
+        // A long text is kept as its digest, secret or not.
+        keys.dedup();
+        let keys: HashSet<Key> = keys.into_iter().collect();
+        for key in &keys {
+            for rule in [0, 1, u64::MAX] {
+                assert!(seen.insert(hash.hash(rule, key.into())), "{rule} {key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_hashes_like_the_key_made_from_it() {
+        let hash = KeyHash::random();
+        for len in 0..100 {
+            let text = "abcdefghijklm".repeat(9)[..len].to_owned();
+            let key = Key::from(&text);
+            assert_eq!(hash.hash(1, (&text).into()), hash.hash(1, (&key).into()), "{len}");
+        }
+    }
+
+    #[test]
+    fn hashes_are_spread_evenly_over_the_upper_and_the_lower_bits() {
+        let hash = KeyHash::random();
+        let (mut upper, mut lower) = ([0_i64; 64], [0_i64; 64]);
+        for i in 0..64_000_u64 {
+            let h = hash.hash(7, (&Key::from(i)).into());
+            upper[(h >> 58) as usize] += 1;
+            lower[(h & 63) as usize] += 1;
+        }
+        // 1000 expected in each, with a standard deviation of 32.
+        for count in upper.iter().chain(&lower) {
+            assert!((count - 1_000).abs() < 250, "{upper:?} {lower:?}");
+        }
+    }
+
+    #[test]
+    fn two_functions_have_nothing_in_common() {
+        let (a, b) = (KeyHash::random(), KeyHash::random());
+        let same = (0..1_000_u64).filter(|i| {
+            let key = Key::from(*i);
+            a.hash(1, (&key).into()) == b.hash(1, (&key).into())
+        });
+        assert_eq!(same.count(), 0);
+    }
+}
