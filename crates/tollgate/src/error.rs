@@ -1,0 +1,138 @@
+//! What can be wrong with a configuration, and with a question.
+
+use std::error::Error;
+use std::fmt;
+
+use tollgate_core::{QuotaError, RuleNameError, StoreError};
+
+/// A configuration that cannot be used. It says what is wrong and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A rule's name cannot be used.
+    RuleName(RuleNameError),
+    /// Two rules have the same name.
+    DuplicateRule {
+        /// The name.
+        rule: String,
+    },
+    /// There are no rules, so nothing would be limited.
+    NoRules,
+    /// A quota makes no sense.
+    Quota {
+        /// The rule.
+        rule: String,
+        /// The tier whose quota it is, if it is not the rule's own.
+        tier: Option<String>,
+        /// What is wrong.
+        error: QuotaError,
+    },
+    /// Two tiers of a rule have the same name.
+    DuplicateTier {
+        /// The rule.
+        rule: String,
+        /// The tier.
+        tier: String,
+    },
+    /// A rule's cost is above what its quota can ever hold, so it would never admit anything.
+    CostAboveQuota {
+        /// The rule.
+        rule: String,
+        /// The cost.
+        cost: u32,
+        /// The most that the quota can hold.
+        max: u32,
+    },
+    /// A path pattern cannot be used.
+    Path {
+        /// The rule.
+        rule: String,
+        /// The pattern.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A network of trusted proxies cannot be used.
+    Network {
+        /// The network.
+        network: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RuleName(error) => write!(f, "{error}"),
+            Self::DuplicateRule { rule } => {
+                write!(f, "two rules are named `{rule}`; they would share their counters")
+            }
+            Self::NoRules => f.write_str("there are no rules, so nothing would be limited"),
+            Self::Quota { rule, tier: None, error } => write!(f, "rule `{rule}`: {error}"),
+            Self::Quota { rule, tier: Some(tier), error } => {
+                write!(f, "rule `{rule}`, tier `{tier}`: {error}")
+            }
+            Self::DuplicateTier { rule, tier } => {
+                write!(f, "rule `{rule}`: two tiers are named `{tier}`")
+            }
+            Self::CostAboveQuota { rule, cost, max } => write!(
+                f,
+                "rule `{rule}`: a request costs {cost}, but the quota never holds more than {max}, so \
+                 nothing would ever be admitted"
+            ),
+            Self::Path { rule, path, reason } => write!(f, "rule `{rule}`, path `{path}`: {reason}"),
+            Self::Network { network, reason } => write!(f, "trusted proxies `{network}`: {reason}"),
+        }
+    }
+}
+
+impl Error for ConfigError {}
+
+impl From<RuleNameError> for ConfigError {
+    fn from(error: RuleNameError) -> Self {
+        Self::RuleName(error)
+    }
+}
+
+/// A question to a limiter that has no answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LimiterError {
+    /// The limiter has no rule of this name.
+    UnknownRule(String),
+    /// The rule has no tier of this name.
+    UnknownTier {
+        /// The rule.
+        rule: String,
+        /// The tier.
+        tier: String,
+    },
+    /// The store could not decide.
+    Store(StoreError),
+}
+
+impl fmt::Display for LimiterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownRule(rule) => write!(f, "there is no rule named `{rule}`"),
+            Self::UnknownTier { rule, tier } => write!(f, "rule `{rule}` has no tier named `{tier}`"),
+            Self::Store(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl Error for LimiterError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Store(error) => error.source(),
+            Self::UnknownRule(_) | Self::UnknownTier { .. } => None,
+        }
+    }
+}
+
+impl From<StoreError> for LimiterError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

@@ -1,0 +1,162 @@
+//! What the layer decides with: from a request and the store's answer to what becomes of the request.
+
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderValue, Request, Response};
+use tollgate_core::{
+    Algorithm, Decision, Outcome, Receipt, Refund, Retry, RuleName, Store, StoreError, Timestamp,
+};
+
+use crate::RequestHead;
+use crate::headers::HeaderFields;
+use crate::limiter::{Limiter, Plan};
+use crate::response::{Refusal, Rejection};
+use crate::rule::QuotaChoice;
+
+/// A limiter, and how it speaks to clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate<S, R> {
+    pub(crate) limiter: Limiter<S>,
+    pub(crate) fields: HeaderFields,
+    pub(crate) charge_preflights: bool,
+    pub(crate) rejection: R,
+}
+
+/// What becomes of a request.
+pub(crate) enum Verdict<B> {
+    /// It goes on.
+    Forward(Option<Told>),
+    /// It goes on after a while.
+    Hold(Duration, Told),
+    /// It is answered.
+    Reject(Response<B>),
+}
+
+/// What the response to a request that goes on will tell.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) decision: Decision,
+    fields: HeaderFields,
+    policies: Vec<HeaderValue>,
+}
+
+impl Told {
+    pub(crate) fn write<B>(self, response: &mut Response<B>) {
+        self.fields.write(&self.decision, self.policies, response.headers_mut());
+        response.extensions_mut().insert(self.decision);
+    }
+}
+
+impl<S: Store, R> Gate<S, R> {
+    /// Whether the request is none of the limiter's business.
+    pub(crate) fn is_exempt(&self, head: &RequestHead<'_>) -> bool {
+        !self.charge_preflights && head.is_preflight()
+    }
+
+    /// What becomes of a request, having asked the store.
+    pub(crate) fn judge<A, B>(
+        &self,
+        request: &mut Request<A>,
+        plan: &Plan,
+        answer: Result<Decision, StoreError>,
+    ) -> Verdict<B>
+    where
+        R: Rejection<B>,
+    {
+        let decision = match answer {
+            Ok(decision) => decision,
+            Err(error) if self.limiter.denies_on_failure(plan) => {
+                return Verdict::Reject(self.reject(request, &Refusal::Unavailable(&error)));
+            }
+            Err(error) => {
+                request.extensions_mut().insert(error);
+                return Verdict::Forward(None);
+            }
+        };
+        if !decision.is_admitted() {
+            return Verdict::Reject(self.deny(request, plan, decision));
+        }
+        request.extensions_mut().insert(decision.clone());
+        let delay = decision.delay();
+        let told = Told { decision, fields: self.fields, policies: self.policies(plan) };
+        if delay.is_zero() { Verdict::Forward(Some(told)) } else { Verdict::Hold(delay, told) }
+    }
+
+    /// What a request is answered that has not got the key of a rule that wants it.
+    pub(crate) fn refuse<A, B>(&self, request: &Request<A>, plan: &Plan, rule: RuleName) -> Response<B>
+    where
+        R: Rejection<B>,
+    {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut decision = Decision::new(Timestamp::UNIX_EPOCH.saturating_add(since_epoch));
+        let limit = self
+            .limiter
+            .rules()
+            .find(rule.as_str())
+            .map_or(0, |number| self.limiter.rules().rule(number).quota(&QuotaChoice::Own(0)).max());
+        decision.push(rule, Outcome::denied(limit, 0, Duration::ZERO, Duration::ZERO, Retry::Never));
+        self.deny(request, plan, decision)
+    }
+
+    fn deny<A, B>(&self, request: &Request<A>, plan: &Plan, decision: Decision) -> Response<B>
+    where
+        R: Rejection<B>,
+    {
+        let mut response = self.reject(request, &Refusal::Limited(&decision));
+        Told { decision, fields: self.fields, policies: self.policies(plan) }.write(&mut response);
+        response
+    }
+
+    fn reject<A, B>(&self, request: &Request<A>, refusal: &Refusal<'_>) -> Response<B>
+    where
+        R: Rejection<B>,
+    {
+        let mut response = self.rejection.reject(&RequestHead::from(request), refusal);
+        refusal.write(response.headers_mut());
+        response
+    }
+
+    fn policies(&self, plan: &Plan) -> Vec<HeaderValue> {
+        if self.fields.ietf.is_none() {
+            return Vec::new();
+        }
+        let rules = self.limiter.rules();
+        plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota)).collect()
+    }
+}
+
+/// A request's place in the queues that it waits in, which is given back if the request goes away.
+pub(crate) struct Place<S: Store> {
+    held: Option<(Limiter<S>, Plan, Decision)>,
+}
+
+impl<S: Store> Place<S> {
+    pub(crate) fn new(limiter: Limiter<S>, plan: Plan, decision: Decision) -> Self {
+        Self { held: Some((limiter, plan, decision)) }
+    }
+
+    /// It is the request's turn.
+    pub(crate) fn take(&mut self) {
+        self.held = None;
+    }
+}
+
+impl<S: Store> Drop for Place<S> {
+    fn drop(&mut self) {
+        let Some((limiter, plan, decision)) = self.held.take() else { return };
+        for planned in plan.entries() {
+            let charge = limiter.charge_of(planned);
+            if charge.quota.algorithm() != Algorithm::LeakyBucket {
+                continue;
+            }
+            if let Some(receipt) = Receipt::of(&decision, charge.rule) {
+                // The call hands the refund over; there is nobody to wait for it.
+                drop(
+                    limiter
+                        .store()
+                        .refund(&[Refund::new(charge.rule, charge.key, charge.cost).receipt(receipt)]),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What rules look at: a request without its body.
+
+use std::borrow::Cow;
+
+use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request};
+
+use crate::rule::Pattern;
+
+/// A request's head: all of it but the body.
+///
+/// Keys, tiers, costs and rejections are made from this, so that they work for every type of body.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    version: Version,
+    headers: &'a HeaderMap,
+    extensions: &'a Extensions,
+    pattern: Option<&'a Pattern>,
+}
+
+impl<'a> RequestHead<'a> {
+    /// The request's method.
+    #[must_use]
+    pub const fn method(&self) -> &'a Method {
+        self.method
+    }
+
+    /// The request's URI.
+    #[must_use]
+    pub const fn uri(&self) -> &'a Uri {
+        self.uri
+    }
+
+    /// The request's HTTP version.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The request's header fields.
+    #[must_use]
+    pub const fn headers(&self) -> &'a HeaderMap {
+        self.headers
+    }
+
+    /// The request's extensions: what outer layers put there.
+    #[must_use]
+    pub const fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+
+    /// The path, without the query.
+    #[must_use]
+    pub fn path(&self) -> &'a str {
+        self.uri.path()
+    }
+
+    /// The extension of this type, if an outer layer put one there.
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&'a T> {
+        self.extensions.get()
+    }
+
+    /// What a path parameter stands for, percent-decoded: one of the pattern by which the rule
+    /// matched, else (with the `axum` feature) one of the matched route.
+    #[must_use]
+    pub fn path_param(&self, name: &str) -> Option<Cow<'a, [u8]>> {
+        self.pattern.and_then(|pattern| pattern.param(self.path(), name)).or_else(|| self.route_param(name))
+    }
+
+    #[cfg(feature = "axum")]
+    fn route_param(&self, name: &str) -> Option<Cow<'a, [u8]>> {
+        crate::axum::route_param(self, name)
+    }
+
+    #[cfg(not(feature = "axum"))]
+    fn route_param(&self, _: &str) -> Option<Cow<'a, [u8]>> {
+        None
+    }
+
+    pub(crate) fn with_pattern(self, pattern: Option<&'a Pattern>) -> Self {
+        Self { pattern, ..self }
+    }
+
+    /// Whether this is a CORS preflight, by which a browser asks whether it may send a request.
+    pub(crate) fn is_preflight(&self) -> bool {
+        self.method == Method::OPTIONS
+            && self.headers.contains_key(http::header::ORIGIN)
+            && self.headers.contains_key(http::header::ACCESS_CONTROL_REQUEST_METHOD)
+    }
+}
+
+impl<'a, B> From<&'a Request<B>> for RequestHead<'a> {
+    fn from(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            version: request.version(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+            pattern: None,
+        }
+    }
+}
+
+impl<'a> From<&'a request::Parts> for RequestHead<'a> {
+    fn from(parts: &'a request::Parts) -> Self {
+        Self {
+            method: &parts.method,
+            uri: &parts.uri,
+            version: parts.version,
+            headers: &parts.headers,
+            extensions: &parts.extensions,
+            pattern: None,
+        }
+    }
+}

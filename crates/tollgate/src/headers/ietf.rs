@@ -1,0 +1,52 @@
+//! `RateLimit` and `RateLimit-Policy`, as in draft-ietf-httpapi-ratelimit-headers-11.
+//!
+//! Each rule is a member of its own, on a line of its own: a list may be spread over lines, so layers
+//! within each other add to it, and the lines of the policies never change and are made once.
+
+use std::fmt::Write;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tollgate_core::{Decision, Outcome, Quota, RuleName};
+
+use super::seconds;
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// The largest integer of a structured field (RFC 9651, section 3.3.1).
+const MAX_INTEGER: u64 = 999_999_999_999_999;
+
+/// The member of `RateLimit-Policy` for a rule with this quota: the most that it holds, and how long that
+/// takes to come back.
+pub(crate) fn policy(rule: RuleName, quota: &Quota) -> HeaderValue {
+    let window = match quota.algorithm() {
+        tollgate_core::Algorithm::TokenBucket | tollgate_core::Algorithm::LeakyBucket => quota.full_refill(),
+        _ => quota.period(),
+    };
+    value(format!("\"{rule}\";q={};w={}", quota.max(), seconds(window).min(MAX_INTEGER)))
+}
+
+/// Adds the members of a decision to what an inner layer has written.
+pub(super) fn write(decision: &Decision, policies: Vec<HeaderValue>, headers: &mut HeaderMap) {
+    for policy in policies {
+        headers.append(POLICY, policy);
+    }
+    for (rule, outcome) in decision.outcomes() {
+        headers.append(RATELIMIT, limit(rule, outcome));
+    }
+}
+
+/// The member of `RateLimit`: what remains, and how long no more than that can be used.
+fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
+    let mut text = String::with_capacity(rule.as_str().len() + 32);
+    // Writing to a string does not fail.
+    let _ = write!(text, "\"{rule}\";r={}", outcome.remaining());
+    if !outcome.refill_after().is_zero() {
+        let _ = write!(text, ";t={}", seconds(outcome.refill_after()).min(MAX_INTEGER));
+    }
+    value(text)
+}
+
+/// A rule's name has only characters that can stand in a string of a structured field.
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}

@@ -1,0 +1,55 @@
+//! What a response says about budgets.
+
+pub(crate) mod ietf;
+mod legacy;
+mod number;
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use tollgate_core::Decision;
+
+pub(crate) use self::number::number;
+
+/// Which fields are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeaderFields {
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+    pub(crate) legacy: bool,
+    /// `RateLimit` and `RateLimit-Policy`.
+    pub(crate) ietf: Option<IetfDraft>,
+}
+
+/// A revision of the IETF's draft for rate-limit fields.
+///
+/// They differ in their names and in what they mean, so each has a name of its own here, and none is "the
+/// latest".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IetfDraft {
+    /// draft-ietf-httpapi-ratelimit-headers-11, of May 2026.
+    Draft11,
+}
+
+impl Default for HeaderFields {
+    fn default() -> Self {
+        Self { legacy: true, ietf: None }
+    }
+}
+
+impl HeaderFields {
+    /// Writes the fields for a decision. `policies` are those of its rules, in their order.
+    pub(crate) fn write(&self, decision: &Decision, policies: Vec<HeaderValue>, headers: &mut HeaderMap) {
+        if self.legacy {
+            legacy::write(decision, headers);
+        }
+        if let Some(IetfDraft::Draft11) = self.ietf {
+            ietf::write(decision, policies, headers);
+        }
+    }
+}
+
+/// A wait in whole seconds: rounded up, as a client that comes too early comes in vain, and at least one.
+pub(crate) fn seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
+}

@@ -1,0 +1,91 @@
+//! Who is being counted: how a rule takes its key from a request.
+//!
+//! | key | what it is |
+//! |---|---|
+//! | [`peer_ip`] | the address of the peer, the default |
+//! | [`client_ip`] | the address of the client behind [trusted proxies](TrustedProxies) |
+//! | [`header`], [`bearer`], [`cookie`] | what the request carries |
+//! | [`path`], [`path_param`], [`route`], [`method`] | what the request is for |
+//! | [`extension`] | what an outer layer knows, such as the user |
+//! | [`global`] | one budget for all |
+//! | [`from_fn`], [`from_async_fn`] | anything else |
+//!
+//! A tuple of keys is a key: `(key::peer_ip(), key::path())` counts each address on each path.
+//!
+//! A request that has not got the key is not an error: the rule says what to do with it, see
+//! [`MissingKey`](crate::MissingKey).
+
+mod address;
+mod client_ip;
+mod combine;
+mod forwarded;
+mod request;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use tollgate_core::Key;
+
+pub use self::address::{PeerAddr, PeerIp, peer_ip};
+pub use self::client_ip::{ClientIp, TrustedProxies, client_ip};
+pub use self::combine::{Constant, FromFn, constant, extension, from_async_fn, from_fn, global};
+pub use self::request::{
+    Bearer, Cookie, Header, Path, PathParam, RequestMethod, Route, Secret, bearer, cookie, header, method,
+    path, path_param, route,
+};
+use crate::RequestHead;
+
+/// Takes a key from a request.
+///
+/// For a key of your own, [`from_fn`] is mostly shorter than an implementation of this.
+///
+/// ```
+/// use tollgate::key::{Extracted, KeyExtractor};
+/// use tollgate::{Key, RequestHead};
+///
+/// #[derive(Clone, Debug)]
+/// struct Tenant;
+///
+/// impl KeyExtractor for Tenant {
+///     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+///         let host = head.headers().get("host").and_then(|host| host.to_str().ok());
+///         host.and_then(|host| host.split('.').next()).into()
+///     }
+/// }
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// The key of a request.
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted;
+}
+
+/// A key that has to be waited for.
+pub type KeyFuture = Pin<Box<dyn Future<Output = Option<Key>> + Send>>;
+
+/// The key of a request, if it has one.
+pub enum Extracted {
+    /// The key.
+    Key(Key),
+    /// The request has no such key.
+    Missing,
+    /// The key has to be looked up.
+    Later(KeyFuture),
+}
+
+impl<K: Into<Key>> From<Option<K>> for Extracted {
+    fn from(key: Option<K>) -> Self {
+        key.map_or(Self::Missing, |key| Self::Key(key.into()))
+    }
+}
+
+impl std::fmt::Debug for Extracted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Key(key) => f.debug_tuple("Key").field(key).finish(),
+            Self::Missing => f.write_str("Missing"),
+            Self::Later(_) => f.write_str("Later(..)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Keys that the request carries in its head.
+
+use std::borrow::Cow;
+
+use http::HeaderName;
+use http::header::{AUTHORIZATION, COOKIE};
+use tollgate_core::Key;
+
+use super::{Extracted, KeyExtractor};
+use crate::RequestHead;
+use crate::rule::decode;
+
+/// See [`header`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Header(HeaderName);
+
+/// The value of a header field; of several, the first.
+///
+/// # Panics
+///
+/// When the name is not a lower-case name of a field.
+pub fn header(name: &'static str) -> Header {
+    Header(HeaderName::from_static(name))
+}
+
+impl Header {
+    /// The value is a secret: it is never shown, only a digest of it.
+    pub fn secret(self) -> Secret<Self> {
+        Secret(self)
+    }
+}
+
+impl KeyExtractor for Header {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        head.headers().get(&self.0).map(http::HeaderValue::as_bytes).into()
+    }
+}
+
+/// A key that is never shown, only a digest of it.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Secret<K>(K);
+
+impl<K: KeyExtractor> KeyExtractor for Secret<K> {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        match self.0.extract(head) {
+            Extracted::Key(key) => Extracted::Key(key.into_secret()),
+            Extracted::Missing => Extracted::Missing,
+            Extracted::Later(key) => {
+                Extracted::Later(Box::pin(async move { key.await.map(Key::into_secret) }))
+            }
+        }
+    }
+}
+
+/// See [`bearer`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Bearer;
+
+/// The bearer token in `Authorization`, which is a secret.
+pub fn bearer() -> Secret<Bearer> {
+    Secret(Bearer)
+}
+
+impl KeyExtractor for Bearer {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        let value = head.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
+        let token = value.and_then(|value| {
+            let (scheme, token) = value.split_at_checked(b"bearer ".len())?;
+            scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+        });
+        token.filter(|token| !token.is_empty()).into()
+    }
+}
+
+/// See [`cookie`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Cookie(Cow<'static, str>);
+
+/// The value of a cookie; of several, the first.
+pub fn cookie(name: impl Into<Cow<'static, str>>) -> Cookie {
+    Cookie(name.into())
+}
+
+impl Cookie {
+    /// The value is a secret, such as a session's: it is never shown, only a digest of it.
+    pub fn secret(self) -> Secret<Self> {
+        Secret(self)
+    }
+}
+
+impl KeyExtractor for Cookie {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        let lines = head.headers().get_all(COOKIE).into_iter();
+        let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
+        let mut values =
+            pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(self.0.as_bytes())?.strip_prefix(b"="));
+        values.next().into()
+    }
+}
+
+/// See [`path`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Path;
+
+/// The path, percent-decoded and without the query: adding `?x=1` or spelling a letter as `%61` does not
+/// make it another.
+///
+/// Callers can make up as many paths as they like; where that matters, count by [`route`].
+pub fn path() -> Path {
+    Path
+}
+
+impl KeyExtractor for Path {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        Extracted::Key(Key::from(decode(head.path()).as_ref()))
+    }
+}
+
+/// See [`path_param`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct PathParam(Cow<'static, str>);
+
+/// A path parameter, percent-decoded: of the pattern by which the rule matched, else (with the `axum`
+/// feature) of the matched route.
+pub fn path_param(name: impl Into<Cow<'static, str>>) -> PathParam {
+    PathParam(name.into())
+}
+
+impl KeyExtractor for PathParam {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        head.path_param(&self.0).as_deref().into()
+    }
+}
+
+/// See [`route`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Route;
+
+/// The pattern of the route that matched, such as `/users/{id}`. There is one with the `axum` feature, for
+/// layers that are added with `Router::layer` or `route_layer`.
+pub fn route() -> Route {
+    Route
+}
+
+impl KeyExtractor for Route {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        #[cfg(feature = "axum")]
+        return crate::axum::route(head.extensions()).into();
+        #[cfg(not(feature = "axum"))]
+        {
+            let _ = head;
+            Extracted::Missing
+        }
+    }
+}
+
+/// See [`method`].
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct RequestMethod;
+
+/// The method.
+pub fn method() -> RequestMethod {
+    RequestMethod
+}
+
+impl KeyExtractor for RequestMethod {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        Extracted::Key(Key::from(head.method().as_str()))
+    }
+}

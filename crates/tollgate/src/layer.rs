@@ -1,0 +1,94 @@
+//! The layer, and its options.
+
+use tollgate_core::MemoryStore;
+use tower_layer::Layer;
+
+use crate::gate::Gate;
+use crate::headers::{HeaderFields, IetfDraft};
+use crate::limiter::Limiter;
+use crate::response::{JsonRejection, ProblemRejection};
+use crate::service::RateLimit;
+
+/// Limits the requests of a service.
+///
+/// Made from a [`Quota`](crate::Quota), which is then for each peer address, or from a [`Limiter`].
+/// See the [crate's documentation](crate) for what it does.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::{Quota, RateLimitLayer};
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(Quota::per_second(10).burst(20)));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RateLimitLayer<S = MemoryStore, R = JsonRejection> {
+    gate: Gate<S, R>,
+}
+
+impl<S> RateLimitLayer<S> {
+    /// A layer over a limiter, or over a quota for each peer address.
+    ///
+    /// # Panics
+    ///
+    /// When it is made from a quota that makes no sense (see [`Quota::check`](crate::Quota::check)).
+    pub fn new(limiter: impl Into<Limiter<S>>) -> Self {
+        let gate = Gate {
+            limiter: limiter.into(),
+            fields: HeaderFields::default(),
+            charge_preflights: false,
+            rejection: JsonRejection,
+        };
+        Self { gate }
+    }
+}
+
+impl<S, R> RateLimitLayer<S, R> {
+    /// Whether `X-RateLimit-Limit`, `-Remaining` and `-Reset` are written, for the tightest rule; they are
+    /// unless it is said.
+    pub fn x_ratelimit_headers(mut self, on: bool) -> Self {
+        self.gate.fields.legacy = on;
+        self
+    }
+
+    /// Writes `RateLimit` and `RateLimit-Policy`, for all rules, as in this revision of the IETF's draft.
+    pub fn ietf_headers(mut self, draft: IetfDraft) -> Self {
+        self.gate.fields.ietf = Some(draft);
+        self
+    }
+
+    /// Whether CORS preflights are limited; they are not unless it is said. A browser takes a preflight that
+    /// is answered with 429 for a network error.
+    pub fn charge_preflights(mut self, on: bool) -> Self {
+        self.gate.charge_preflights = on;
+        self
+    }
+
+    /// Answers requests that do not go on in a way of the application's own. See
+    /// [`Rejection`](crate::Rejection).
+    pub fn rejection<T>(self, rejection: T) -> RateLimitLayer<S, T> {
+        let Gate { limiter, fields, charge_preflights, .. } = self.gate;
+        RateLimitLayer { gate: Gate { limiter, fields, charge_preflights, rejection } }
+    }
+
+    /// Answers requests that do not go on with a problem document (RFC 9457).
+    pub fn problem_details(self) -> RateLimitLayer<S, ProblemRejection> {
+        self.rejection(ProblemRejection)
+    }
+
+    /// The limiter.
+    #[must_use]
+    pub const fn limiter(&self) -> &Limiter<S> {
+        &self.gate.limiter
+    }
+}
+
+impl<I, S: Clone, R: Clone> Layer<I> for RateLimitLayer<S, R> {
+    type Service = RateLimit<I, S, R>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        RateLimit::new(inner, self.gate.clone())
+    }
+}

@@ -1,0 +1,116 @@
+//! What a request that does not go on is answered.
+
+mod body;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use http::header::{AGE, CACHE_CONTROL, ETAG, EXPIRES, LAST_MODIFIED, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tollgate_core::{Decision, StoreError};
+
+pub use self::body::{JsonRejection, ProblemRejection};
+use crate::RequestHead;
+use crate::headers::{number, seconds};
+
+/// Why a request does not go on.
+///
+/// A caller that is over its limit and a store that cannot tell are different things, and are answered
+/// differently: 429 and 503.
+#[derive(Clone, Copy, Debug)]
+pub enum Refusal<'a> {
+    /// A rule denies.
+    Limited(&'a Decision),
+    /// The store could not decide, and a rule [denies](crate::FailurePolicy::Deny) then.
+    Unavailable(&'a StoreError),
+}
+
+impl Refusal<'_> {
+    /// 429 or 503.
+    #[must_use]
+    pub const fn status(&self) -> StatusCode {
+        match self {
+            Self::Limited(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// After how many seconds to try again: at least one, or `None` if it would be in vain.
+    #[must_use]
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        match self {
+            Self::Limited(decision) => decision.retry()?.after().map(seconds),
+            Self::Unavailable(_) => Some(1),
+        }
+    }
+
+    /// Sees to the fields that every such response has. `Retry-After` is left as it is if it is there.
+    pub(crate) fn write(&self, headers: &mut HeaderMap) {
+        if let Some(wait) = self.retry_after_seconds() {
+            headers.entry(RETRY_AFTER).or_insert_with(|| number(wait));
+        }
+        // RFC 6585, section 4: a 429 must not be stored by a cache.
+        for field in [EXPIRES, ETAG, LAST_MODIFIED, AGE] {
+            headers.remove(field);
+        }
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+}
+
+/// Makes the response for a request that does not go on, with a body of type `B`.
+///
+/// [`JsonRejection`] and [`ProblemRejection`] do, for every body that can be made from bytes; and so does a
+/// closure. The layer adds `Retry-After`, `Cache-Control: no-store` and the rate-limit fields by itself.
+///
+/// ```
+/// use axum::body::Body;
+/// use axum::response::{IntoResponse, Response};
+/// use tollgate::{Quota, RateLimitLayer, Refusal, RequestHead};
+///
+/// let layer = RateLimitLayer::new(Quota::per_second(10)).rejection(
+///     |head: &RequestHead<'_>, refusal: &Refusal<'_>| -> Response {
+///         (refusal.status(), format!("not so fast at {}", head.path())).into_response()
+///     },
+/// );
+/// ```
+pub trait Rejection<B> {
+    /// Makes the response.
+    fn reject(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B>;
+}
+
+impl<B, F> Rejection<B> for F
+where
+    F: Fn(&RequestHead<'_>, &Refusal<'_>) -> Response<B>,
+{
+    fn reject(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
+        self(head, refusal)
+    }
+}
+
+/// Any [`Rejection`] for one type of body, under a type that can be written down.
+pub struct BoxRejection<B>(Arc<dyn Rejection<B> + Send + Sync>);
+
+impl<B> BoxRejection<B> {
+    /// Wraps a rejection.
+    pub fn new(rejection: impl Rejection<B> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(rejection))
+    }
+}
+
+impl<B> Rejection<B> for BoxRejection<B> {
+    fn reject(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
+        self.0.reject(head, refusal)
+    }
+}
+
+impl<B> Clone for BoxRejection<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B> Debug for BoxRejection<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BoxRejection(..)")
+    }
+}

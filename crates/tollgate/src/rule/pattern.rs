@@ -1,0 +1,155 @@
+//! Paths with parameters, in axum's pattern language: `/users/{id}`, `/files/{*rest}`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use percent_encoding::percent_decode_str;
+
+/// A path with parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    segments: Vec<Segment>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Segment {
+    /// This text, percent-decoded.
+    Fixed(String),
+    /// Any one segment.
+    Param(String),
+    /// All the rest, and at least something.
+    Rest(String),
+}
+
+/// What is wrong with a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatternProblem {
+    NoSlash,
+    Braces,
+    RestNotLast,
+    Duplicate,
+}
+
+impl fmt::Display for PatternProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoSlash => "a path begins with `/`",
+            Self::Braces => {
+                "a parameter is a whole segment, such as `{id}` or `{*rest}`, with a name; \
+                 braces that are meant literally are doubled"
+            }
+            Self::RestNotLast => "`{*rest}` takes all that follows, so it comes last",
+            Self::Duplicate => "two parameters have the same name",
+        })
+    }
+}
+
+impl Pattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, PatternProblem> {
+        let path = text.strip_prefix('/').ok_or(PatternProblem::NoSlash)?;
+        let mut segments: Vec<Segment> = Vec::new();
+        for text in path.split('/') {
+            if matches!(segments.last(), Some(Segment::Rest(_))) {
+                return Err(PatternProblem::RestNotLast);
+            }
+            let segment = Segment::parse(text)?;
+            if segment.name().is_some() && segments.iter().any(|other| other.name() == segment.name()) {
+                return Err(PatternProblem::Duplicate);
+            }
+            segments.push(segment);
+        }
+        Ok(Self { segments })
+    }
+
+    pub(crate) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// What the parameter of this name stands for in a path that the pattern matches.
+    pub(crate) fn param<'a>(&self, path: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
+        let mut rest = path.strip_prefix('/')?;
+        for segment in &self.segments {
+            if let Segment::Rest(param) = segment {
+                return (param == name).then(|| decode(rest));
+            }
+            let (text, after) = rest.split_once('/').unwrap_or((rest, ""));
+            if matches!(segment, Segment::Param(param) if param == name) {
+                return Some(decode(text));
+            }
+            rest = after;
+        }
+        None
+    }
+}
+
+impl Segment {
+    fn parse(text: &str) -> Result<Self, PatternProblem> {
+        if let Some(name) = text.strip_prefix('{').filter(|rest| !rest.starts_with('{')) {
+            let name = name.strip_suffix('}').ok_or(PatternProblem::Braces)?;
+            let (name, make): (_, fn(String) -> Self) = match name.strip_prefix('*') {
+                Some(name) => (name, Self::Rest),
+                None => (name, Self::Param),
+            };
+            if name.is_empty() || name.contains(['{', '}', '*']) {
+                return Err(PatternProblem::Braces);
+            }
+            return Ok(make(name.to_owned()));
+        }
+        let literal = text.replace("{{", "\0").replace("}}", "\u{1}");
+        if literal.contains(['{', '}']) {
+            return Err(PatternProblem::Braces);
+        }
+        let literal = literal.replace('\0', "{").replace('\u{1}', "}");
+        Ok(Self::Fixed(percent_decode_str(&literal).decode_utf8_lossy().into_owned()))
+    }
+
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Param(name) | Self::Rest(name) => Some(name),
+        }
+    }
+}
+
+/// A part of a path, percent-decoded: different spellings of one path are one path.
+pub(crate) fn decode(text: &str) -> Cow<'_, [u8]> {
+    percent_decode_str(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn param(pattern: &str, path: &str, name: &str) -> Option<String> {
+        let pattern = Pattern::parse(pattern).unwrap();
+        pattern.param(path, name).map(|value| String::from_utf8(value.into_owned()).unwrap())
+    }
+
+    #[test]
+    fn parameters_are_found_by_name_and_percent_decoded() {
+        assert_eq!(param("/users/{id}", "/users/7", "id").as_deref(), Some("7"));
+        assert_eq!(param("/users/{id}", "/users/%61b", "id").as_deref(), Some("ab"));
+        assert_eq!(param("/{a}/x/{b}", "/1/x/2", "b").as_deref(), Some("2"));
+        assert_eq!(param("/files/{*path}", "/files/a/b%2Fc", "path").as_deref(), Some("a/b/c"));
+        assert_eq!(param("/users/{id}", "/users/7", "name"), None);
+    }
+
+    #[test]
+    fn a_bad_pattern_is_refused() {
+        for (text, problem) in [
+            ("users", PatternProblem::NoSlash),
+            ("", PatternProblem::NoSlash),
+            ("/{", PatternProblem::Braces),
+            ("/{}", PatternProblem::Braces),
+            ("/{*}", PatternProblem::Braces),
+            ("/a{id}", PatternProblem::Braces),
+            ("/{id}b", PatternProblem::Braces),
+            ("/{*rest}/x", PatternProblem::RestNotLast),
+            ("/{a}/{a}", PatternProblem::Duplicate),
+        ] {
+            assert_eq!(Pattern::parse(text), Err(problem), "{text}");
+        }
+        let doubled = Pattern::parse("/{{id}}").unwrap();
+        assert_eq!(doubled.segments(), [Segment::Fixed("{id}".to_owned())]);
+    }
+}
