@@ -2,13 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response};
 use tollgate_core::{
     Algorithm, Decision, Outcome, Receipt, Refund, Retry, RuleName, Store, StoreError, Timestamp,
 };
 
 use crate::RequestHead;
-use crate::headers::HeaderFields;
+use crate::headers::{HeaderFields, Written};
 use crate::limiter::{Limiter, Plan};
 use crate::response::{Refusal, Rejection};
 use crate::rule::QuotaChoice;
@@ -19,6 +19,7 @@ pub(crate) struct Gate<S, R> {
     pub(crate) limiter: Limiter<S>,
     pub(crate) fields: HeaderFields,
     pub(crate) charge_preflights: bool,
+    pub(crate) expose_decision: bool,
     pub(crate) rejection: R,
 }
 
@@ -26,8 +27,8 @@ pub(crate) struct Gate<S, R> {
 pub(crate) enum Verdict<B> {
     /// It goes on.
     Forward(Option<Told>),
-    /// It goes on after a while.
-    Hold(Duration, Told),
+    /// It goes on after the decision's delay.
+    Hold(Decision, Told),
     /// It is answered.
     Reject(Response<B>),
 }
@@ -35,15 +36,17 @@ pub(crate) enum Verdict<B> {
 /// What the response to a request that goes on will tell.
 #[derive(Debug)]
 pub(crate) struct Told {
-    pub(crate) decision: Decision,
-    fields: HeaderFields,
-    policies: Vec<HeaderValue>,
+    fields: Written,
+    /// For the extensions.
+    decision: Option<Decision>,
 }
 
 impl Told {
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
-        self.fields.write(&self.decision, self.policies, response.headers_mut());
-        response.extensions_mut().insert(self.decision);
+        self.fields.write(response.headers_mut());
+        if let Some(decision) = self.decision {
+            response.extensions_mut().insert(decision);
+        }
     }
 }
 
@@ -76,10 +79,13 @@ impl<S: Store, R> Gate<S, R> {
         if !decision.is_admitted() {
             return Verdict::Reject(self.deny(request, plan, decision));
         }
-        request.extensions_mut().insert(decision.clone());
-        let delay = decision.delay();
-        let told = Told { decision, fields: self.fields, policies: self.policies(plan) };
-        if delay.is_zero() { Verdict::Forward(Some(told)) } else { Verdict::Hold(delay, told) }
+        if self.expose_decision {
+            request.extensions_mut().insert(decision.clone());
+        }
+        if decision.delay().is_zero() {
+            return Verdict::Forward(Some(self.tell(plan, decision)));
+        }
+        Verdict::Hold(decision.clone(), self.tell(plan, decision))
     }
 
     /// What a request is answered that has not got the key of a rule that wants it.
@@ -103,7 +109,7 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         let mut response = self.reject(request, &Refusal::Limited(&decision));
-        Told { decision, fields: self.fields, policies: self.policies(plan) }.write(&mut response);
+        self.tell(plan, decision).write(&mut response);
         response
     }
 
@@ -116,12 +122,13 @@ impl<S: Store, R> Gate<S, R> {
         response
     }
 
-    fn policies(&self, plan: &Plan) -> Vec<HeaderValue> {
-        if self.fields.ietf.is_none() {
-            return Vec::new();
-        }
+    fn tell(&self, plan: &Plan, decision: Decision) -> Told {
         let rules = self.limiter.rules();
-        plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota)).collect()
+        let policies = plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota));
+        Told {
+            fields: self.fields.of(&decision, policies),
+            decision: self.expose_decision.then_some(decision),
+        }
     }
 }
 

@@ -39,6 +39,7 @@ impl<S> RateLimitLayer<S> {
             limiter: limiter.into(),
             fields: HeaderFields::default(),
             charge_preflights: false,
+            expose_decision: true,
             rejection: JsonRejection,
         };
         Self { gate }
@@ -66,11 +67,18 @@ impl<S, R> RateLimitLayer<S, R> {
         self
     }
 
+    /// Whether the [`Decision`](crate::Decision) is put into the extensions of the request, for handlers, and
+    /// of the response, for outer layers; it is unless it is said.
+    pub fn expose_decision(mut self, on: bool) -> Self {
+        self.gate.expose_decision = on;
+        self
+    }
+
     /// Answers requests that do not go on in a way of the application's own. See
     /// [`Rejection`](crate::Rejection).
     pub fn rejection<T>(self, rejection: T) -> RateLimitLayer<S, T> {
-        let Gate { limiter, fields, charge_preflights, .. } = self.gate;
-        RateLimitLayer { gate: Gate { limiter, fields, charge_preflights, rejection } }
+        let Gate { limiter, fields, charge_preflights, expose_decision, .. } = self.gate;
+        RateLimitLayer { gate: Gate { limiter, fields, charge_preflights, expose_decision, rejection } }
     }
 
     /// Answers requests that do not go on with a problem document (RFC 9457).

@@ -15,6 +15,7 @@ mod limiter;
 mod response;
 mod rule;
 mod service;
+mod waiting;
 
 /// The crate that the others stand on: for stores of one's own.
 pub use tollgate_core as core;

@@ -11,6 +11,7 @@ use crate::future::ResponseFuture;
 use crate::gate::{Gate, Verdict};
 use crate::limiter::{Limiter, Planning};
 use crate::response::{JsonRejection, Rejection};
+use crate::waiting::Waiting;
 
 /// A service whose requests are limited. See [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone, Debug)]
@@ -37,6 +38,10 @@ impl<I, S, R> RateLimit<I, S, R> {
     /// The inner service.
     pub fn into_inner(self) -> I {
         self.inner
+    }
+
+    pub(crate) const fn gate(&self) -> &Gate<S, R> {
+        &self.gate
     }
 
     /// The limiter.
@@ -67,7 +72,9 @@ where
         }
         let plan = match self.gate.limiter.plan(&head) {
             Planning::Now(plan) => plan,
-            Planning::Later(planning) => return ResponseFuture::plan(planning, self.take_ready(), request),
+            Planning::Later(planning) => {
+                return ResponseFuture::wait(Waiting::plan(planning, self.take_ready(), request));
+            }
         };
         if plan.is_empty() {
             return ResponseFuture::forward(self.inner.call(request), None);
@@ -78,14 +85,16 @@ where
         let answer = match self.gate.limiter.decide(&plan) {
             Answer::Now(answer) => answer,
             Answer::Later(charging) => {
-                return ResponseFuture::decide(charging, plan, self.take_ready(), request);
+                return ResponseFuture::wait(Waiting::decide(charging, plan, self.take_ready(), request));
             }
         };
         // Decided at once: the inner service, which is ready, can be called as it is.
         match self.gate.judge(&mut request, &plan, answer) {
             Verdict::Forward(told) => ResponseFuture::forward(self.inner.call(request), told),
             Verdict::Reject(response) => ResponseFuture::answer(response),
-            Verdict::Hold(delay, told) => ResponseFuture::hold(delay, plan, told, self.take_ready(), request),
+            Verdict::Hold(decision, told) => {
+                ResponseFuture::wait(Waiting::hold(decision, plan, told, self.take_ready(), request))
+            }
         }
     }
 }
@@ -95,9 +104,5 @@ impl<I: Clone, S: Store, R: Clone> RateLimit<I, S, R> {
     fn take_ready(&mut self) -> Self {
         let clone = self.clone();
         std::mem::replace(self, clone)
-    }
-
-    pub(crate) const fn gate(&self) -> &Gate<S, R> {
-        &self.gate
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_core::{Decision, Outcome, Quota, RuleName};
+use tollgate_core::{Outcome, Quota, RuleName};
 
 use super::seconds;
 
@@ -25,18 +25,14 @@ pub(crate) fn policy(rule: RuleName, quota: &Quota) -> HeaderValue {
     value(format!("\"{rule}\";q={};w={}", quota.max(), seconds(window).min(MAX_INTEGER)))
 }
 
-/// Adds the members of a decision to what an inner layer has written.
-pub(super) fn write(decision: &Decision, policies: Vec<HeaderValue>, headers: &mut HeaderMap) {
-    for policy in policies {
-        headers.append(POLICY, policy);
-    }
-    for (rule, outcome) in decision.outcomes() {
-        headers.append(RATELIMIT, limit(rule, outcome));
-    }
+/// Adds a rule's members to what an inner layer, or another rule, has written.
+pub(super) fn append(policy: HeaderValue, limit: HeaderValue, headers: &mut HeaderMap) {
+    headers.append(POLICY, policy);
+    headers.append(RATELIMIT, limit);
 }
 
 /// The member of `RateLimit`: what remains, and how long no more than that can be used.
-fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
+pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
     let mut text = String::with_capacity(rule.as_str().len() + 32);
     // Writing to a string does not fail.
     let _ = write!(text, "\"{rule}\";r={}", outcome.remaining());

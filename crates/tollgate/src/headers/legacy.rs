@@ -4,21 +4,42 @@
 use http::{HeaderMap, HeaderName};
 use tollgate_core::Decision;
 
-use super::number;
+use super::number::{number, unix_seconds};
 
 const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Writes the three for the tightest rule, unless an inner layer has written those of a tighter one.
-pub(super) fn write(decision: &Decision, headers: &mut HeaderMap) {
-    let Some((_, outcome)) = decision.tightest() else { return };
-    let inner = headers.get(&REMAINING).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-    if decision.is_admitted() && inner.is_some_and(|inner| inner <= outcome.remaining()) {
-        return;
+/// What the three say: the figures of the tightest rule.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trio {
+    limit: u32,
+    remaining: u32,
+    reset: u64,
+    is_denial: bool,
+}
+
+impl Trio {
+    pub(super) fn new(decision: &Decision) -> Option<Self> {
+        let (_, outcome) = decision.tightest()?;
+        Some(Self {
+            limit: outcome.limit(),
+            remaining: outcome.remaining(),
+            reset: decision.at().saturating_add(outcome.reset_after()).as_secs_ceil(),
+            is_denial: !decision.is_admitted(),
+        })
     }
-    let reset = decision.at().saturating_add(outcome.reset_after());
-    headers.insert(LIMIT, number(outcome.limit().into()));
-    headers.insert(REMAINING, number(outcome.remaining().into()));
-    headers.insert(RESET, number(reset.as_secs_ceil()));
+
+    /// Writes the three, unless an inner layer has written those of a tighter rule.
+    pub(super) fn write(self, headers: &mut HeaderMap) {
+        if let Some(inner) = headers.insert(REMAINING, number(self.remaining.into())) {
+            let remaining = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
+            if !self.is_denial && remaining.is_some_and(|remaining| remaining <= self.remaining) {
+                headers.insert(REMAINING, inner);
+                return;
+            }
+        }
+        headers.insert(LIMIT, number(self.limit.into()));
+        headers.insert(RESET, unix_seconds(self.reset));
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue};
 use tollgate_core::Decision;
 
+use self::legacy::Trio;
 pub(crate) use self::number::number;
 
 /// Which fields are written.
@@ -37,14 +38,37 @@ impl Default for HeaderFields {
     }
 }
 
+/// The fields of one response, made when it is decided and written when the response is there.
+#[derive(Debug)]
+pub(crate) struct Written {
+    legacy: Option<Trio>,
+    /// Lines of `RateLimit-Policy`, and of `RateLimit`.
+    ietf: Vec<(HeaderValue, HeaderValue)>,
+}
+
 impl HeaderFields {
-    /// Writes the fields for a decision. `policies` are those of its rules, in their order.
-    pub(crate) fn write(&self, decision: &Decision, policies: Vec<HeaderValue>, headers: &mut HeaderMap) {
-        if self.legacy {
-            legacy::write(decision, headers);
+    /// The fields for a decision. `policies` are those of its rules, in their order.
+    pub(crate) fn of(&self, decision: &Decision, policies: impl Iterator<Item = HeaderValue>) -> Written {
+        Written {
+            legacy: if self.legacy { Trio::new(decision) } else { None },
+            ietf: match self.ietf {
+                None => Vec::new(),
+                Some(IetfDraft::Draft11) => {
+                    let limits = decision.outcomes().map(|(rule, outcome)| ietf::limit(rule, outcome));
+                    policies.zip(limits).collect()
+                }
+            },
         }
-        if let Some(IetfDraft::Draft11) = self.ietf {
-            ietf::write(decision, policies, headers);
+    }
+}
+
+impl Written {
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
+        if let Some(trio) = self.legacy {
+            trio.write(headers);
+        }
+        for (policy, limit) in self.ietf {
+            ietf::append(policy, limit, headers);
         }
     }
 }

@@ -1,0 +1,166 @@
+//! The way of a request that is not decided at once: its key or tier is looked up, the store is asked, it is
+//! held back.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tokio::time::{Sleep, sleep};
+use tollgate_core::{Answer, Decision, Store};
+
+use crate::gate::{Place, Told, Verdict};
+use crate::limiter::Plan;
+use crate::response::Rejection;
+use crate::service::RateLimit;
+
+pin_project! {
+    /// A request that waits, with the service that is ready for it.
+    pub(crate) struct Waiting<I, S, R, A>
+    where
+        S: Store,
+    {
+        // Taken when the wait is over.
+        request: Option<(RateLimit<I, S, R>, Request<A>)>,
+        #[pin]
+        step: Step<S>,
+    }
+}
+
+pin_project! {
+    /// What is waited for.
+    #[project = StepProjected]
+    enum Step<S>
+    where
+        S: Store,
+    {
+        // A key or a tier.
+        Planning { planning: Pin<Box<dyn Future<Output = Plan> + Send>> },
+        // The store.
+        Deciding { #[pin] charging: S::Charging, plan: Plan },
+        // The request's turn.
+        Holding { #[pin] sleep: Sleep, place: Place<S>, told: Option<Told> },
+    }
+}
+
+/// What becomes of a request that has waited.
+pub(crate) enum Passed<I, S, R, A, B> {
+    Forward { service: RateLimit<I, S, R>, request: Request<A>, told: Option<Told> },
+    Answer(Response<B>),
+}
+
+impl<I, S: Store, R, A> Waiting<I, S, R, A> {
+    /// For a key or a tier.
+    pub(crate) fn plan(
+        planning: Pin<Box<dyn Future<Output = Plan> + Send>>,
+        service: RateLimit<I, S, R>,
+        request: Request<A>,
+    ) -> Self {
+        Self { request: Some((service, request)), step: Step::Planning { planning } }
+    }
+
+    /// For the store.
+    pub(crate) fn decide(
+        charging: S::Charging,
+        plan: Plan,
+        service: RateLimit<I, S, R>,
+        request: Request<A>,
+    ) -> Self {
+        Self { request: Some((service, request)), step: Step::Deciding { charging, plan } }
+    }
+
+    /// For the request's turn.
+    pub(crate) fn hold(
+        decision: Decision,
+        plan: Plan,
+        told: Told,
+        service: RateLimit<I, S, R>,
+        request: Request<A>,
+    ) -> Self {
+        let step = Step::hold(&service, decision, plan, told);
+        Self { request: Some((service, request)), step }
+    }
+}
+
+impl<S: Store> Step<S> {
+    fn hold<I, R>(service: &RateLimit<I, S, R>, decision: Decision, plan: Plan, told: Told) -> Self {
+        let sleep = sleep(decision.delay());
+        let place = Place::new(service.limiter().clone(), plan, decision);
+        Self::Holding { sleep, place, told: Some(told) }
+    }
+}
+
+/// What the end of a step leads to.
+enum Next<S: Store, B> {
+    Step(Step<S>),
+    Forward(Option<Told>),
+    Answer(Response<B>),
+}
+
+impl<I, S: Store, R, A> Waiting<I, S, R, A> {
+    /// What becomes of the request, once it is known.
+    pub(crate) fn poll_passed<B>(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Passed<I, S, R, A, B>>
+    where
+        R: Rejection<B>,
+    {
+        let mut this = self.project();
+        loop {
+            // Gone if it has passed already: then it is pending for ever.
+            let Some((service, request)) = this.request else { return Poll::Pending };
+            let next = match this.step.as_mut().project() {
+                StepProjected::Planning { planning } => {
+                    planned(service, request, ready!(planning.as_mut().poll(cx)))
+                }
+                StepProjected::Deciding { charging, plan } => {
+                    let answer = ready!(charging.poll(cx));
+                    let plan = std::mem::take(plan);
+                    judged(service, service.gate().judge(request, &plan, answer), plan)
+                }
+                StepProjected::Holding { sleep, place, told } => {
+                    ready!(sleep.poll(cx));
+                    place.take();
+                    Next::Forward(told.take())
+                }
+            };
+            match next {
+                Next::Step(step) => this.step.set(step),
+                Next::Answer(response) => {
+                    *this.request = None;
+                    return Poll::Ready(Passed::Answer(response));
+                }
+                Next::Forward(told) => {
+                    let Some((service, request)) = this.request.take() else { return Poll::Pending };
+                    return Poll::Ready(Passed::Forward { service, request, told });
+                }
+            }
+        }
+    }
+}
+
+/// After a request's charges are known.
+fn planned<I, S, R, A, B>(service: &RateLimit<I, S, R>, request: &mut Request<A>, plan: Plan) -> Next<S, B>
+where
+    S: Store,
+    R: Rejection<B>,
+{
+    if plan.is_empty() {
+        return Next::Forward(None);
+    }
+    if let Some(rule) = plan.refused_by() {
+        return Next::Answer(service.gate().refuse(request, &plan, rule));
+    }
+    match service.limiter().decide(&plan) {
+        Answer::Now(answer) => judged(service, service.gate().judge(request, &plan, answer), plan),
+        Answer::Later(charging) => Next::Step(Step::Deciding { charging, plan }),
+    }
+}
+
+/// After the store has answered.
+fn judged<I, S: Store, R, B>(service: &RateLimit<I, S, R>, verdict: Verdict<B>, plan: Plan) -> Next<S, B> {
+    match verdict {
+        Verdict::Forward(told) => Next::Forward(told),
+        Verdict::Reject(response) => Next::Answer(response),
+        Verdict::Hold(decision, told) => Next::Step(Step::hold(service, decision, plan, told)),
+    }
+}
