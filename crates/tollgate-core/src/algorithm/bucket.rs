@@ -30,6 +30,14 @@ impl FullAt {
         self.0 = Span { micros: now.as_micros() + wait.micros, parts: wait.parts };
     }
 
+    /// Where the budget is to be whole only after more than a full refill, the clock was set back: from
+    /// here on the full refill counts from now. Without this the wait would be cut to a full refill
+    /// again and again, until the clock is back where it was.
+    pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        let fill = quota.fill();
+        self.0 = self.0.min(Span { micros: now.as_micros().saturating_add(fill.micros), ..fill });
+    }
+
     /// Makes a charge if it fits. `QUEUE`: to be held back for the wait that was there before.
     #[inline(always)]
     pub(crate) fn charge<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
@@ -42,6 +50,7 @@ impl FullAt {
         let before = self.0.micros.saturating_sub(now.as_micros()).min(fill);
         let after = before + u64::from(cost) * unit.get();
         if after > fill {
+            self.settle(quota, now);
             return deny(quota, Span { micros: before, parts: 0 }, cost);
         }
         self.0 = Span { micros: now.as_micros() + after, parts: 0 };
@@ -58,6 +67,7 @@ impl FullAt {
     fn charge_parts<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         let before = self.wait(quota, now);
         let Some(after) = after(before, quota, cost) else {
+            self.settle(quota, now);
             return deny(quota, before, cost);
         };
         self.set(after, now);

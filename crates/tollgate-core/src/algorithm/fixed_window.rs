@@ -20,6 +20,7 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
     let current = state.at(quota, now);
     let outcome = current.outcome(quota, cost, now);
     if !outcome.is_admitted() {
+        state.settle(quota, now);
         return outcome;
     }
     *state = State { count: current.count + cost, ..current };
@@ -52,6 +53,13 @@ impl State {
     fn at(self, quota: &Quota, now: Timestamp) -> Self {
         let start = window(quota, now);
         Self { start, count: if self.start >= start { self.count } else { 0 } }
+    }
+
+    /// Makes a count from before the clock was set back one of this window, so that it ends with it.
+    pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        if self.start > now.as_micros() {
+            *self = self.at(quota, now);
+        }
     }
 
     fn budget(self, quota: &Quota, now: Timestamp) -> Budget {

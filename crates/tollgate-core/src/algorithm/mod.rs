@@ -3,7 +3,7 @@
 //! There is no clock here, no I/O, and no allocation but for the log's entries. Each algorithm is a
 //! module with a `State` and three functions:
 //!
-//! - `charge` takes the cost if it fits and says so; a denial leaves the state as it was;
+//! - `charge` takes the cost if it fits and says so; a denial takes nothing;
 //! - `peek` says what `charge` would, and changes nothing;
 //! - `refund` gives back what was taken.
 //!

@@ -72,15 +72,18 @@ pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Recei
 }
 
 impl State {
-    /// Drops what has left the trailing period. An entry that is yet to come means that the clock was
-    /// set back; it is taken to be of now.
-    fn move_to(&mut self, quota: &Quota, now: Timestamp) {
+    /// An entry that is yet to come means that the clock was set back; it is taken to be of now.
+    pub(crate) fn settle(&mut self, _: &Quota, now: Timestamp) {
         let now = now.as_micros();
-        if self.entries.back().is_some_and(|newest| newest.at() > now) {
-            for entry in self.entries.iter_mut().rev().take_while(|entry| entry.at() > now) {
-                *entry = Entry::new(now, entry.cost);
-            }
+        for entry in self.entries.iter_mut().rev().take_while(|entry| entry.at() > now) {
+            *entry = Entry::new(now, entry.cost);
         }
+    }
+
+    /// Drops what has left the trailing period.
+    fn move_to(&mut self, quota: &Quota, now: Timestamp) {
+        self.settle(quota, now);
+        let now = now.as_micros();
         while let Some(oldest) = self.entries.front().filter(|entry| has_left(entry.at(), quota, now)) {
             self.total -= u64::from(oldest.cost);
             self.entries.pop_front();
@@ -117,7 +120,7 @@ impl State {
 
     fn budget(&self, quota: &Quota, now: Timestamp) -> Budget {
         let now = now.as_micros();
-        let until_left = |at: u64| at + quota.period_micros() - now;
+        let until_left = |at: u64| leaves_at(at, quota) - now;
         let count = self.count(quota, now);
         let limit = u64::from(quota.max());
         Budget {
@@ -142,7 +145,7 @@ impl State {
         for (at, cost) in self.live(quota, now) {
             excess = excess.saturating_sub(u64::from(cost));
             if excess == 0 {
-                return at + quota.period_micros() - now;
+                return leaves_at(at, quota) - now;
             }
         }
         0
@@ -178,5 +181,10 @@ impl State {
 }
 
 fn has_left(at: u64, quota: &Quota, now: u64) -> bool {
-    at + quota.period_micros() <= now
+    leaves_at(at, quota) <= now
+}
+
+/// Saturating, because a live log can be asked under a quota that makes no sense.
+const fn leaves_at(at: u64, quota: &Quota) -> u64 {
+    at.saturating_add(quota.period_micros())
 }

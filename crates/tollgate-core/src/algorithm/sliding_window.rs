@@ -22,6 +22,7 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
     let view = View::new(*state, quota, now);
     let outcome = view.outcome(cost);
     if !outcome.is_admitted() {
+        state.settle(quota, now);
         return outcome;
     }
     *state = State { current: view.state.current + cost, ..view.state };
@@ -53,15 +54,25 @@ pub(crate) fn index(quota: &Quota, now: Timestamp) -> u64 {
 
 impl State {
     /// The state as of now: windows that are over move back by one or fall off. A window that is yet
-    /// to come means that the clock was set back; it is taken for this one.
+    /// to come means that the clock was set back; then all that was counted is taken to be of this
+    /// one, because how far the window before it had faded is no longer known.
     fn at(self, quota: &Quota, now: Timestamp) -> Self {
         let index = index(quota, now);
-        if self.index >= index {
-            Self { index, ..self }
+        if self.index == index {
+            self
+        } else if self.index > index {
+            Self { index, previous: 0, current: self.current.saturating_add(self.previous) }
         } else if self.index + 1 == index {
             Self { index, previous: self.current, current: 0 }
         } else {
             Self { index, previous: 0, current: 0 }
+        }
+    }
+
+    /// Makes a count from before the clock was set back one of this window, so that it fades with it.
+    pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        if self.index > index(quota, now) {
+            *self = self.at(quota, now);
         }
     }
 

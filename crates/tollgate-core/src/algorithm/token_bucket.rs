@@ -38,6 +38,10 @@ impl State {
         Self(FullAt::seed(quota, used, now))
     }
 
+    pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        self.0.settle(quota, now);
+    }
+
     pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
         self.0.used(quota, now)
     }
