@@ -90,7 +90,8 @@ impl Key {
         let mut bytes = mine.to_vec();
         bytes.extend_from_slice(&theirs);
         if bytes.len() > CAPACITY {
-            return Self::digest(&bytes);
+            // Twice, so that it is the digest of no single part: one of 32 bytes is kept as it is.
+            return Self::digest(&Sha256::digest(&bytes));
         }
         let mut key = Self { len: bytes.len() as u8, ..Self::GLOBAL };
         pack(&mut key.words, &bytes);
@@ -431,6 +432,9 @@ mod tests {
             Key::from("a").and("x".repeat(100)),
             Key::from("a").and("x".repeat(40)).and("x".repeat(40)),
             Key::from("a").and("x".repeat(40)).and("x".repeat(41)),
+            // Written like the parts of ("x" × 30, "y" × 30).
+            Key::from(format!("\u{1}\u{1e}{}\u{1}\u{1e}{}", "x".repeat(30), "y".repeat(30))),
+            Key::from("x".repeat(30)).and("y".repeat(30)),
         ];
         for (i, a) in keys.iter().enumerate() {
             for b in &keys[i + 1..] {
