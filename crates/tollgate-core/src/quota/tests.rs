@@ -70,6 +70,8 @@ fn quotas_made_in_code_print_as_text_that_means_the_same() {
         (Quota::leaky_bucket(1, SECOND).capacity(3), "1/second leaky-bucket capacity 3"),
         (Quota::token_bucket(1, THIRTY_DAYS), "1 per 30d"),
         (Quota::token_bucket(1, Duration::from_micros(1_001)), "1 per 1001us"),
+        // More microseconds than 32 bits hold.
+        (Quota::token_bucket(1, 2 * HOUR + Duration::from_micros(1)), "1 per 7200000001us"),
     ] {
         assert_eq!(quota.to_string(), text);
         assert_eq!(text.parse::<Quota>().unwrap(), quota);
@@ -102,6 +104,7 @@ fn text_that_is_no_quota_is_refused_and_the_error_says_where() {
         ("1/0s", "below one millisecond"),
         ("1/999us", "below one millisecond"),
         ("1/4000000000days", "above ten years"),
+        ("1/99999999999999999999us", "above ten years"),
         ("5/s burst 0", "a burst of zero"),
         ("5/s sliding-log burst 9", "a sliding-log has no burst"),
         ("5/s leaky-bucket burst 9", "its queue has a capacity"),

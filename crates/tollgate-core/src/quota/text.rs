@@ -127,14 +127,15 @@ fn parse(text: &str) -> Result<Quota, Problem> {
         }
     };
     let count = match rest.starts_with(|c: char| c.is_ascii_digit()) {
-        true => Some(number(&mut rest)?),
+        // More than ten years in any unit, so it need not be exact.
+        true => Some(digits(&mut rest)?.parse().unwrap_or(u64::MAX)),
         false => None,
     };
     let name = word(&mut rest);
     let Some(unit) = UNITS.iter().position(|(unit, _)| *unit == name) else {
         return Err(expected("a unit of time (ms, s, minute, hour, day, …)", name));
     };
-    let period = Duration::from_micros(UNITS[unit].1.saturating_mul(u64::from(count.unwrap_or(1))));
+    let period = Duration::from_micros(UNITS[unit].1.saturating_mul(count.unwrap_or(1)));
 
     let mut next = word(&mut rest);
     let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == next);
@@ -171,13 +172,18 @@ fn expected(what: &'static str, found: &str) -> Problem {
 
 /// Takes a number from the start of `rest`, and the space after it.
 fn number(rest: &mut &str) -> Result<u32, Problem> {
+    let digits = digits(rest)?;
+    digits.parse().map_err(|_| Problem::Number(digits.to_owned()))
+}
+
+fn digits<'a>(rest: &mut &'a str) -> Result<&'a str, Problem> {
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     let (digits, after) = rest.split_at(end);
     if digits.is_empty() {
         return Err(expected("a number", word(rest)));
     }
     *rest = after.trim_start();
-    digits.parse().map_err(|_| Problem::Number(digits.to_owned()))
+    Ok(digits)
 }
 
 /// Takes what is there up to the next space, and the space after it.
