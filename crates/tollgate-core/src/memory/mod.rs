@@ -197,6 +197,8 @@ impl<C: Clock> MemoryStore<C> {
         let mut decision = locked.peek(charges, now);
         if decision.is_admitted() {
             decision = locked.charge(charges, now);
+        } else {
+            locked.settle(charges, now);
         }
         drop(locked);
         self.sweep_if_due(now);
@@ -325,6 +327,16 @@ impl<'a> Locked<'a> {
             decision.push(charge.rule, shard.charge(*tag, found, charge, now));
         }
         decision
+    }
+}
+
+impl Locked<'_> {
+    /// Nothing is charged; but what was announced holds only if it is remembered, see [`Shard::settle`].
+    #[cold]
+    fn settle(&mut self, charges: &[Charge<'_>], now: Timestamp) {
+        for ((tag, at), charge) in self.tags.iter().zip(charges) {
+            self.shards[*at].1.settle(*tag, charge.quota, now);
+        }
     }
 }
 

@@ -161,6 +161,23 @@ impl Shard {
         }
     }
 
+    /// Brings a key that is not charged to the quota and the time that it was asked under, as a denied
+    /// charge of its own would: a changed quota, or a clock that was set back, counts from the first
+    /// answer. Else the key would be re-read at each, and locked for as long as the old state says.
+    pub(super) fn settle(&mut self, tag: u64, quota: &Quota, now: Timestamp) {
+        let Ok(at) = self.table.find(tag) else { return };
+        if quota.max() == 0 {
+            return;
+        }
+        if self.quotas.get(self.table.slot(at).quota) != quota {
+            self.reread(at, quota, now);
+        }
+        let slot = self.table.slot(at);
+        with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
+            module::State::settle(state, quota, now);
+        });
+    }
+
     pub(super) fn refund(&mut self, tag: u64, refund: &Refund<'_>, now: Timestamp) {
         if let Ok(at) = self.table.find(tag) {
             let slot = self.table.slot(at);
