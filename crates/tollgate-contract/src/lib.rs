@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+
+mod bench;
+mod harness;
+mod join;
+mod suite;
+
+pub mod all_or_nothing;
+pub mod at_once;
+pub mod counting;
+pub mod giving_back;
+pub mod keys;
+pub mod peeking;
+pub mod quota_changes;
+pub mod replay;
+pub mod time;
+pub mod waiting;
+pub mod worked_figures;
+
+use bench::{Bench, Caller, MICRO, each, wait};
+pub use harness::{Harness, MemoryHarness};
+pub use join::block_on;
