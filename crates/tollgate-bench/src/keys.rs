@@ -1,0 +1,51 @@
+//! Keys, in the order in which requests bring them.
+//!
+//! They are made beforehand and lie in memory in that order, because the key of a request that a server
+//! has just read is in the processor's cache, whatever happens to the counter that belongs to it.
+
+/// The key of one caller.
+#[must_use]
+pub fn key(number: u64) -> String {
+    format!("user:{number:08}")
+}
+
+/// The keys of the first `count` callers.
+pub fn all(count: u64) -> impl Iterator<Item = String> {
+    (0..count).map(key)
+}
+
+/// `len` requests of one caller.
+#[must_use]
+pub fn one(len: usize) -> Vec<String> {
+    vec![key(12_345_678); len]
+}
+
+/// `len` requests, each from one of `count` callers, all equally likely.
+#[must_use]
+pub fn uniform(count: u64, len: usize, seed: u64) -> Vec<String> {
+    let mut random = Random(seed);
+    (0..len).map(|_| key((random.unit() * count as f64) as u64)).collect()
+}
+
+/// `len` requests, each from one of `count` callers, the n-th in proportion to 1/n (Zipf's law).
+#[must_use]
+pub fn zipf(count: u64, len: usize, seed: u64) -> Vec<String> {
+    let mut random = Random(seed);
+    // The inverse of the distribution function of 1/x between 1 and `count`.
+    (0..len).map(|_| key((random.unit() * (count as f64).ln()).exp() as u64 - 1)).collect()
+}
+
+/// SplitMix64: the same numbers in every run.
+struct Random(u64);
+
+impl Random {
+    /// A number from 0 up to, and without, 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        (z >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}

@@ -1,0 +1,77 @@
+//! What is measured: something that counts by key.
+
+use std::hash::Hash;
+use std::num::NonZeroU32;
+
+use governor::DefaultKeyedRateLimiter;
+use tollgate_core::{Charge, KeyRef, MemoryStore, Quota, RuleName};
+
+/// A limiter that decides about one key at a time.
+pub trait Subject<K>: Sync {
+    /// Whether a request is admitted.
+    fn admits(&self, key: &K) -> bool;
+}
+
+/// Ours, with one rule.
+#[derive(Debug)]
+pub struct Ours {
+    /// Where it counts.
+    pub store: MemoryStore,
+    /// The rule that counts.
+    pub rule: RuleName,
+    /// What the rule allows.
+    pub quota: Quota,
+}
+
+impl Ours {
+    /// A store for `max_keys` keys.
+    #[must_use]
+    pub fn new(max_keys: usize, quota: Quota) -> Self {
+        Self { store: MemoryStore::builder().max_keys(max_keys).build(), rule: rule("bench"), quota }
+    }
+}
+
+impl<K> Subject<K> for Ours
+where
+    for<'a> &'a K: Into<KeyRef<'a>>,
+{
+    #[inline]
+    fn admits(&self, key: &K) -> bool {
+        self.store.decide_one(&Charge::new(self.rule, key, &self.quota)).1.is_admitted()
+    }
+}
+
+/// governor's keyed limiter, on its default clock.
+#[derive(Debug)]
+pub struct Governor<K: Clone + Eq + Hash>(DefaultKeyedRateLimiter<K>);
+
+impl<K: Clone + Eq + Hash> Governor<K> {
+    /// `limit` per hour, and up to `burst` at once.
+    ///
+    /// # Panics
+    ///
+    /// When one of them is zero.
+    #[must_use]
+    pub fn per_hour(limit: u32, burst: u32) -> Self {
+        let number = |n| NonZeroU32::new(n).expect("a quota above zero");
+        let quota = governor::Quota::per_hour(number(limit)).allow_burst(number(burst));
+        Self(DefaultKeyedRateLimiter::keyed(quota))
+    }
+}
+
+impl<K: Clone + Eq + Hash + Sync + Send> Subject<K> for Governor<K> {
+    #[inline]
+    fn admits(&self, key: &K) -> bool {
+        self.0.check_key(key).is_ok()
+    }
+}
+
+/// A rule's name.
+///
+/// # Panics
+///
+/// When the name is not allowed.
+#[must_use]
+pub fn rule(name: &str) -> RuleName {
+    RuleName::new(name).expect("an allowed name")
+}
