@@ -62,6 +62,7 @@ impl SystemClock {
         clock
     }
 
+    #[inline]
     fn counted(&self) -> u64 {
         ((u128::from(self.counter.raw()) * u128::from(self.micros_per_tick)) >> 64) as u64
     }

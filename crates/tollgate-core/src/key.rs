@@ -119,6 +119,11 @@ impl Key {
         &self.words
     }
 
+    #[inline]
+    pub(crate) const fn shape(&self) -> u64 {
+        shape(self.kind, self.len())
+    }
+
     const fn len(&self) -> usize {
         self.len as usize
     }
@@ -162,12 +167,6 @@ enum Ref<'a> {
     Text(&'a str),
 }
 
-/// The words that a key is hashed by.
-pub(crate) enum Words {
-    Two([u64; 2]),
-    All(Key),
-}
-
 impl KeyRef<'_> {
     /// The key.
     #[must_use]
@@ -178,21 +177,16 @@ impl KeyRef<'_> {
         }
     }
 
-    /// The key's shape and its words.
+    /// The key's shape and its words, if there are no more than two.
     #[inline]
-    pub(crate) fn shape_and_words(self) -> (u64, Words) {
-        let key = match self.0 {
+    pub(crate) fn short(self) -> Option<(u64, [u64; 2])> {
+        match self.0 {
             Ref::Text(text) if text.len() <= 16 => {
-                let shape = shape(Kind::Text, text.len());
-                return (shape, Words::Two(pack_two(text.as_bytes())));
+                Some((shape(Kind::Text, text.len()), pack_two(text.as_bytes())))
             }
-            Ref::Key(key) if key.len <= 16 => {
-                return (shape(key.kind, key.len()), Words::Two([key.words[0], key.words[1]]));
-            }
-            Ref::Text(text) => Key::from(text),
-            Ref::Key(key) => *key,
-        };
-        (shape(key.kind, key.len()), Words::All(key))
+            Ref::Key(key) if key.len <= 16 => Some((key.shape(), [key.words[0], key.words[1]])),
+            _ => None,
+        }
     }
 }
 

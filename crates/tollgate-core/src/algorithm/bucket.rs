@@ -39,32 +39,7 @@ impl FullAt {
     }
 
     /// Makes a charge if it fits. `QUEUE`: to be held back for the wait that was there before.
-    #[inline(always)]
     pub(crate) fn charge<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-        if quota.rate_units() != 1 || cost > quota.max() {
-            return self.charge_parts::<QUEUE>(quota, cost, now);
-        }
-        // The same as `charge_parts`. Most quotas give their units back in whole microseconds, and then
-        // half of the work is not there to be done.
-        let (fill, unit) = (quota.fill().micros, quota.rate_micros());
-        let before = self.0.micros.saturating_sub(now.as_micros()).min(fill);
-        let after = before + u64::from(cost) * unit.get();
-        if after > fill {
-            self.settle(quota, now);
-            return deny(quota, Span { micros: before, parts: 0 }, cost);
-        }
-        self.0 = Span { micros: now.as_micros() + after, parts: 0 };
-        let room = fill - after;
-        let budget = Budget {
-            limit: quota.max(),
-            remaining: (room / unit) as u32,
-            reset_micros: after,
-            refill_micros: if after == 0 { 0 } else { unit.get() - room % unit },
-        };
-        Outcome::admit(budget, if QUEUE { before } else { 0 })
-    }
-
-    fn charge_parts<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         let before = self.wait(quota, now);
         let Some(after) = after(before, quota, cost) else {
             self.settle(quota, now);
@@ -72,6 +47,24 @@ impl FullAt {
         };
         self.set(after, now);
         Outcome::admit(budget(quota, after), if QUEUE { ceil(before) } else { 0 })
+    }
+
+    /// The same as [`charge`](Self::charge), if the charge fits and the quota is
+    /// [steady](Quota::steady): then half of the work is not there to be done.
+    #[inline(always)]
+    pub(crate) fn charge_steady(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
+        let steady = quota.steady()?;
+        let fill = quota.fill().micros;
+        let before = self.0.micros.saturating_sub(now.as_micros()).min(fill);
+        let after = before.wrapping_add(steady.span(cost));
+        if cost > quota.max() || after > fill {
+            return None;
+        }
+        self.0 = Span { micros: now.as_micros() + after, parts: 0 };
+        let (remaining, next) = steady.units(fill - after);
+        let refill_micros = if after == 0 { 0 } else { next };
+        let budget = Budget { limit: quota.max(), remaining, reset_micros: after, refill_micros };
+        Some(Outcome::admit(budget, if steady.queues { before } else { 0 }))
     }
 
     pub(crate) fn peek<const QUEUE: bool>(self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {

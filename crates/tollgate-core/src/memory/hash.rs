@@ -12,7 +12,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::key::{KeyRef, WORDS, Words};
+use crate::key::{KeyRef, WORDS};
 
 /// Pairs of words: the rule and the key's shape, then the key.
 const PAIRS: usize = 1 + WORDS.div_ceil(2);
@@ -33,24 +33,29 @@ impl KeyHash {
         Self { pairs: std::array::from_fn(|_| (random(), random())), low: wide(), high: wide(), plus: wide() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn hash(&self, rule: u64, key: KeyRef<'_>) -> u64 {
-        let (shape, words) = key.shape_and_words();
-        let mut sum = nh(self.pairs[0], rule, shape);
         // What is beyond a key's length is zero and tells nothing, as the length is in the shape; so
         // short keys, which most are, stop after the first pair.
-        match words {
-            Words::Two([first, second]) => sum = sum.wrapping_add(nh(self.pairs[1], first, second)),
-            Words::All(key) => {
-                for (pair, words) in self.pairs[1..].iter().zip(key.words().chunks(2)) {
-                    let second = words.get(1).copied().unwrap_or(0);
-                    sum = sum.wrapping_add(nh(*pair, words[0], second));
-                }
+        let sum = match key.short() {
+            Some((shape, [first, second])) => {
+                nh(self.pairs[0], rule, shape).wrapping_add(nh(self.pairs[1], first, second))
             }
-        }
+            None => self.sum(rule, key),
+        };
         let low = self.low.wrapping_mul(u128::from(sum as u64));
         let high = self.high.wrapping_mul(sum >> 64);
         (low.wrapping_add(high).wrapping_add(self.plus) >> 64) as u64
+    }
+
+    #[inline(never)]
+    fn sum(&self, rule: u64, key: KeyRef<'_>) -> u128 {
+        let key = key.to_key();
+        let pairs = self.pairs[1..].iter().zip(key.words().chunks(2));
+        pairs.fold(nh(self.pairs[0], rule, key.shape()), |sum, (pair, words)| {
+            let second = words.get(1).copied().unwrap_or(0);
+            sum.wrapping_add(nh(*pair, words[0], second))
+        })
     }
 }
 

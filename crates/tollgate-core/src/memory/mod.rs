@@ -1,6 +1,7 @@
 //! The store that lives in the process.
 
 mod hash;
+mod lock;
 mod quotas;
 mod shard;
 mod slot;
@@ -11,24 +12,10 @@ use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use spin::RelaxStrategy;
-use spin::mutex::{SpinMutex, SpinMutexGuard};
-
-struct Pause;
-impl RelaxStrategy for Pause {
-    #[inline]
-    fn relax() {
-        for _ in 0..8 {
-            std::hint::spin_loop();
-        }
-        std::thread::yield_now();
-    }
-}
-type Mutex<T> = SpinMutex<T, Pause>;
-type MutexGuard<'a, T> = SpinMutexGuard<'a, T>;
 use smallvec::SmallVec;
 
 use self::hash::KeyHash;
+use self::lock::{Guard, Lock};
 use self::shard::Shard;
 use crate::{
     Answer, Charge, Clock, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, SystemClock,
@@ -77,9 +64,8 @@ pub struct MemoryStore<C = SystemClock> {
 struct Inner<C> {
     clock: C,
     hash: KeyHash,
+    /// A power of two of them.
     shards: Box<[Aligned]>,
-    /// The shift that leaves a hash's shard.
-    mask: usize,
     max_keys: usize,
     sweep_every: u64,
     last_sweep: AtomicU64,
@@ -88,7 +74,7 @@ struct Inner<C> {
 
 /// A shard in cache lines of its own.
 #[repr(align(64))]
-struct Aligned(Mutex<Shard>);
+struct Aligned(Lock<Shard>);
 
 /// Makes a [`MemoryStore`].
 #[derive(Clone, Debug)]
@@ -125,7 +111,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         let wanted = max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two().min(MAX_SHARDS);
         // A power of two that is not above the number of keys, so that each shard holds at least one.
         let shards = if wanted > max_keys { wanted / 2 } else { wanted }.max(1);
-        let shard = |_| Aligned(Mutex::new(Shard::new(max_keys / shards)));
+        let shard = |_| Aligned(Lock::new(Shard::new(max_keys / shards)));
         MemoryStore {
             inner: Arc::new(Inner {
                 clock: match self.clock {
@@ -134,7 +120,6 @@ impl<C: Clock> MemoryStoreBuilder<C> {
                 },
                 hash: KeyHash::random(),
                 shards: (0..shards).map(shard).collect(),
-                mask: shards - 1,
                 max_keys,
                 sweep_every: SWEEP_ALL_EVERY / shards as u64,
                 last_sweep: AtomicU64::new(0),
@@ -177,16 +162,10 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Makes one charge, and says when.
-    #[inline]
+    #[inline(always)]
     pub fn decide_one(&self, charge: &Charge<'_>) -> (Timestamp, Outcome) {
         let tag = self.tag(charge.rule, charge.key);
-        let mut shard = self.shard(tag);
-        // In this order: under the lock, so that time does not run backwards on a key, and after the
-        // slot was asked for, so that it is on its way from memory while the clock is read.
-        let found = shard.find(tag);
-        let now = self.inner.clock.now();
-        let outcome = shard.charge(tag, found, charge, now);
-        drop(shard);
+        let (now, outcome) = self.shard(tag).charge_now(tag, charge, &self.inner.clock);
         self.sweep_if_due(now);
         (now, outcome)
     }
@@ -238,18 +217,18 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn tag(&self, rule: RuleName, key: KeyRef<'_>) -> u64 {
-        // Zero is what a free slot has.
-        self.inner.hash.hash(rule.id(), key).max(1)
+        // The largest number is what a free slot has.
+        self.inner.hash.hash(rule.id(), key).min(u64::MAX - 1)
     }
 
     #[inline]
     fn index(&self, tag: u64) -> usize {
         // The lower bits: the upper ones place the hash within the shard.
-        tag as usize & self.inner.mask
+        tag as usize & (self.inner.shards.len() - 1)
     }
 
     #[inline]
-    fn shard(&self, tag: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, tag: u64) -> Guard<'_, Shard> {
         self.inner.shards[self.index(tag)].0.lock()
     }
 
@@ -273,7 +252,7 @@ impl<C: Clock> MemoryStore<C> {
         );
         if mine.is_ok() {
             let next = self.inner.next_to_sweep.fetch_add(1, Ordering::Relaxed);
-            if let Some(mut shard) = self.inner.shards[next & self.inner.mask].0.try_lock() {
+            if let Some(mut shard) = self.inner.shards[next % self.inner.shards.len()].0.try_lock() {
                 shard.sweep(now);
             }
         }
@@ -283,7 +262,7 @@ impl<C: Clock> MemoryStore<C> {
 /// The shards that one request needs, locked in the order of their numbers, so that two requests
 /// never wait for each other.
 struct Locked<'a> {
-    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 4]>,
+    shards: SmallVec<[(usize, Guard<'a, Shard>); 4]>,
     /// For each charge its hash, and where its shard is in `shards`.
     tags: SmallVec<[(u64, usize); 4]>,
 }
@@ -323,8 +302,7 @@ impl<'a> Locked<'a> {
         let mut decision = Decision::new(now);
         for ((tag, at), charge) in self.tags.iter().zip(charges) {
             let shard = &mut self.shards[*at].1;
-            let found = shard.find(*tag);
-            decision.push(charge.rule, shard.charge(*tag, found, charge, now));
+            decision.push(charge.rule, shard.charge(*tag, charge, now));
         }
         decision
     }

@@ -4,10 +4,10 @@ use slab::Slab;
 
 use super::quotas::Quotas;
 use super::slot::{Pack, Packed, Slot};
-use super::table::{Found, Table};
+use super::table::Table;
 use crate::algorithm::counter::State;
 use crate::algorithm::{PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
-use crate::{Algorithm, Charge, Outcome, Quota, Refund, Timestamp};
+use crate::{Algorithm, Charge, Clock, Outcome, Quota, Refund, Timestamp};
 
 /// How many keys are looked at to find the one to evict.
 const SAMPLE: usize = 16;
@@ -29,6 +29,22 @@ pub(super) struct Shard {
 struct Recent {
     identity: [u64; 2],
     number: u32,
+}
+
+impl Recent {
+    /// Charges a key if that is quickly done, as it mostly is: when it was counted under this very
+    /// quota, which is that of a bucket whose units come back in whole microseconds.
+    #[inline]
+    fn charge(&self, slot: &mut Slot, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
+        let quota = charge.quota;
+        if self.number != slot.quota || self.identity != *quota.identity() {
+            return None;
+        }
+        let mut state: token_bucket::State = Pack::unpack(slot.packed, quota, now);
+        let outcome = state.0.charge_steady(quota, charge.cost, now)?;
+        slot.packed = state.pack();
+        Some(outcome)
+    }
 }
 
 /// Evaluates an expression on a slot's state, unpacked, and with the module of its algorithm at hand.
@@ -86,34 +102,37 @@ impl Shard {
         self.table.len()
     }
 
-    /// Where a key is.
-    #[inline]
-    pub(super) fn find(&self, tag: u64) -> Found {
-        self.table.find(tag)
+    /// Charges one key, and says when.
+    #[inline(always)]
+    pub(super) fn charge_now(
+        &mut self,
+        tag: u64,
+        charge: &Charge<'_>,
+        clock: &impl Clock,
+    ) -> (Timestamp, Outcome) {
+        // In this order: under the lock, so that time does not run backwards on a key, and after the
+        // slot was asked for, so that it is on its way from memory while the clock is read.
+        let at = self.table.seek(tag);
+        let now = clock.now();
+        let slot = self.table.sought(at, tag);
+        if let Some(outcome) = slot.and_then(|slot| self.recent.charge(slot, charge, now)) {
+            return (now, outcome);
+        }
+        (now, self.charge(tag, charge, now))
     }
 
-    /// Charges one key, having found where it is.
-    #[inline]
-    pub(super) fn charge(&mut self, tag: u64, found: Found, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+    /// Charges one key.
+    #[inline(never)]
+    pub(super) fn charge(&mut self, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
         let quota = charge.quota;
-        let Ok(at) = found else {
+        let Ok(at) = self.table.find(tag) else {
             return self.charge_new(tag, charge, now);
         };
-        let number = self.table.slot(at).quota;
-        if self.recent.number != number || self.recent.identity != *quota.identity() {
-            if *self.quotas.get(number) != *quota {
-                return self.charge_changed(tag, at, charge, now);
-            }
-            self.recent = Recent { identity: *quota.identity(), number };
-        }
         let slot = self.table.slot(at);
-        // The default algorithm, before the jump to one of five.
-        if quota.algorithm() == Algorithm::TokenBucket {
-            let mut state = Pack::unpack(slot.packed, quota, now);
-            let outcome = token_bucket::charge(&mut state, quota, charge.cost, now);
-            slot.packed = state.pack();
-            return outcome;
+        if *self.quotas.get(slot.quota) != *quota {
+            return self.charge_changed(tag, at, charge, now);
         }
+        self.recent = Recent { identity: *quota.identity(), number: slot.quota };
         with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
             module::charge(state, quota, charge.cost, now)
         })
@@ -127,7 +146,7 @@ impl Shard {
             return self.peek(tag, charge, charge.cost, now);
         }
         self.reread(at, charge.quota, now);
-        self.charge(tag, Ok(at), charge, now)
+        self.charge(tag, charge, now)
     }
 
     #[cold]
@@ -264,7 +283,7 @@ impl Shard {
         let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
         let near = (from..).zip(behind).chain((0..).zip(before));
         let least = near
-            .filter(|(_, slot)| slot.tag != 0)
+            .filter(|(_, slot)| !slot.is_free())
             .take(SAMPLE)
             .min_by_key(|(_, slot)| self.weight(slot, now));
         if let Some((at, _)) = least {
@@ -297,7 +316,7 @@ impl Shard {
         let mut at = 0;
         while at < self.table.slots().len() {
             let slot = &self.table.slots()[at];
-            if slot.tag != 0 && self.has_expired(slot, now) {
+            if !slot.is_free() && self.has_expired(slot, now) {
                 // Whatever stood behind it may have moved here.
                 self.remove(at);
             } else {

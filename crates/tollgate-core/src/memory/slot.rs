@@ -6,9 +6,9 @@ use crate::{Quota, Timestamp};
 
 /// One key's count: the hash of rule and key, the state in 12 bytes, and the number of the quota that
 /// it was counted under. The key itself is not kept.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// The hash; zero if the slot is free.
+    /// The hash; the largest number if the slot is free.
     pub(super) tag: u64,
     pub(super) packed: Packed,
     /// The index of the quota among the shard's.
@@ -17,8 +17,17 @@ pub(super) struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 24);
 
+impl Slot {
+    // Larger than any hash, so that a search that is for the first larger one stops here as well.
+    pub(super) const FREE: Self = Self { tag: u64::MAX, packed: Packed { wide: 0, narrow: 0 }, quota: 0 };
+
+    pub(super) const fn is_free(&self) -> bool {
+        self.tag == Self::FREE.tag
+    }
+}
+
 /// A state in 12 bytes. What it means depends on the algorithm; for a log it is where the log is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, packed(4))]
 pub(super) struct Packed {
     pub(super) wide: u64,

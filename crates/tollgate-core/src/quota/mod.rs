@@ -1,6 +1,7 @@
 //! How much, per how long, how large a burst: an algorithm with its numbers.
 
 mod error;
+mod steady;
 mod text;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 pub use error::{ParseQuotaError, QuotaError};
+use steady::Steady;
 use text::Spelling;
 
 /// One second.
@@ -117,6 +119,8 @@ pub struct Quota {
     unit: Span,
     /// How long the whole capacity takes to come back.
     fill: Span,
+    /// The shortcut for buckets whose rate has one unit.
+    steady: Option<Steady>,
 }
 
 impl Quota {
@@ -262,6 +266,7 @@ impl Quota {
             rate_micros,
             unit,
             fill,
+            steady: if rate_units == 1 { Steady::new(algorithm, rate_micros.get()) } else { None },
         }
     }
 
@@ -333,6 +338,11 @@ impl Quota {
 
     pub(crate) const fn fill(&self) -> Span {
         self.fill
+    }
+
+    #[inline]
+    pub(crate) const fn steady(&self) -> Option<&Steady> {
+        self.steady.as_ref()
     }
 
     /// How long `cost` units take to come back. `cost` must not be above the capacity, which bounds
