@@ -19,7 +19,7 @@ pub(crate) fn peer(extensions: &Extensions) -> Option<SocketAddr> {
 }
 
 /// The pattern of the route that matched.
-pub(crate) fn route<'a>(extensions: &'a Extensions) -> Option<&'a str> {
+pub(crate) fn route(extensions: &Extensions) -> Option<&str> {
     extensions.get::<MatchedPath>().map(MatchedPath::as_str)
 }
 

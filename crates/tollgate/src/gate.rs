@@ -28,7 +28,7 @@ pub(crate) enum Verdict<B> {
     /// It goes on.
     Forward(Option<Told>),
     /// It goes on after the decision's delay.
-    Hold(Decision, Told),
+    Hold(Box<Decision>, Told),
     /// It is answered.
     Reject(Response<B>),
 }
@@ -37,55 +37,64 @@ pub(crate) enum Verdict<B> {
 #[derive(Debug)]
 pub(crate) struct Told {
     fields: Written,
-    /// For the extensions.
-    decision: Option<Decision>,
+    /// For the extensions. In a box, as the future that this is part of is moved about for every request.
+    decision: Option<Box<Decision>>,
 }
 
 impl Told {
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         self.fields.write(response.headers_mut());
         if let Some(decision) = self.decision {
-            response.extensions_mut().insert(decision);
+            response.extensions_mut().insert(*decision);
         }
     }
 }
 
 impl<S: Store, R> Gate<S, R> {
     /// Whether the request is none of the limiter's business.
+    #[inline]
     pub(crate) fn is_exempt(&self, head: &RequestHead<'_>) -> bool {
         !self.charge_preflights && head.is_preflight()
     }
 
     /// What becomes of a request, having asked the store.
+    #[inline]
     pub(crate) fn judge<A, B>(
         &self,
         request: &mut Request<A>,
         plan: &Plan,
-        answer: Result<Decision, StoreError>,
+        answer: &Result<Decision, StoreError>,
     ) -> Verdict<B>
     where
         R: Rejection<B>,
     {
         let decision = match answer {
-            Ok(decision) => decision,
-            Err(error) if self.limiter.denies_on_failure(plan) => {
-                return Verdict::Reject(self.reject(request, &Refusal::Unavailable(&error)));
-            }
-            Err(error) => {
-                request.extensions_mut().insert(error);
-                return Verdict::Forward(None);
-            }
+            Ok(decision) if decision.is_admitted() => decision,
+            Ok(decision) => return Verdict::Reject(self.deny(request, plan, decision)),
+            Err(error) => return self.fail(request, plan, error),
         };
-        if !decision.is_admitted() {
-            return Verdict::Reject(self.deny(request, plan, decision));
-        }
         if self.expose_decision {
             request.extensions_mut().insert(decision.clone());
         }
+        let told = self.tell(plan, decision);
         if decision.delay().is_zero() {
-            return Verdict::Forward(Some(self.tell(plan, decision)));
+            Verdict::Forward(Some(told))
+        } else {
+            Verdict::Hold(Box::new(decision.clone()), told)
         }
-        Verdict::Hold(decision.clone(), self.tell(plan, decision))
+    }
+
+    /// What becomes of a request of which the store cannot tell.
+    #[cold]
+    fn fail<A, B>(&self, request: &mut Request<A>, plan: &Plan, error: &StoreError) -> Verdict<B>
+    where
+        R: Rejection<B>,
+    {
+        if self.limiter.denies_on_failure(plan) {
+            return Verdict::Reject(self.reject(request, &Refusal::Unavailable(error)));
+        }
+        request.extensions_mut().insert(error.clone());
+        Verdict::Forward(None)
     }
 
     /// What a request is answered that has not got the key of a rule that wants it.
@@ -101,14 +110,14 @@ impl<S: Store, R> Gate<S, R> {
             .find(rule.as_str())
             .map_or(0, |number| self.limiter.rules().rule(number).quota(&QuotaChoice::Own(0)).max());
         decision.push(rule, Outcome::denied(limit, 0, Duration::ZERO, Duration::ZERO, Retry::Never));
-        self.deny(request, plan, decision)
+        self.deny(request, plan, &decision)
     }
 
-    fn deny<A, B>(&self, request: &Request<A>, plan: &Plan, decision: Decision) -> Response<B>
+    fn deny<A, B>(&self, request: &Request<A>, plan: &Plan, decision: &Decision) -> Response<B>
     where
         R: Rejection<B>,
     {
-        let mut response = self.reject(request, &Refusal::Limited(&decision));
+        let mut response = self.reject(request, &Refusal::Limited(decision));
         self.tell(plan, decision).write(&mut response);
         response
     }
@@ -122,23 +131,24 @@ impl<S: Store, R> Gate<S, R> {
         response
     }
 
-    fn tell(&self, plan: &Plan, decision: Decision) -> Told {
+    #[inline]
+    fn tell(&self, plan: &Plan, decision: &Decision) -> Told {
         let rules = self.limiter.rules();
         let policies = plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota));
         Told {
-            fields: self.fields.of(&decision, policies),
-            decision: self.expose_decision.then_some(decision),
+            fields: self.fields.of(decision, policies),
+            decision: self.expose_decision.then(|| Box::new(decision.clone())),
         }
     }
 }
 
 /// A request's place in the queues that it waits in, which is given back if the request goes away.
 pub(crate) struct Place<S: Store> {
-    held: Option<(Limiter<S>, Plan, Decision)>,
+    held: Option<(Limiter<S>, Plan, Box<Decision>)>,
 }
 
 impl<S: Store> Place<S> {
-    pub(crate) fn new(limiter: Limiter<S>, plan: Plan, decision: Decision) -> Self {
+    pub(crate) fn new(limiter: Limiter<S>, plan: Plan, decision: Box<Decision>) -> Self {
         Self { held: Some((limiter, plan, decision)) }
     }
 

@@ -9,7 +9,7 @@ use tower_service::Service;
 use crate::RequestHead;
 use crate::future::ResponseFuture;
 use crate::gate::{Gate, Verdict};
-use crate::limiter::{Limiter, Planning};
+use crate::limiter::{Limiter, Plan};
 use crate::response::{JsonRejection, Rejection};
 use crate::waiting::Waiting;
 
@@ -70,30 +70,27 @@ where
         if self.gate.is_exempt(&head) {
             return ResponseFuture::forward(self.inner.call(request), None);
         }
-        let plan = match self.gate.limiter.plan(&head) {
-            Planning::Now(plan) => plan,
-            Planning::Later(planning) => {
-                return ResponseFuture::wait(Waiting::plan(planning, self.take_ready(), request));
-            }
-        };
+        let mut plan = Plan::default();
+        if let Some(planning) = self.gate.limiter.plan(&head, &mut plan) {
+            return ResponseFuture::wait(Waiting::plan(planning, self.take_ready(), request));
+        }
         if plan.is_empty() {
             return ResponseFuture::forward(self.inner.call(request), None);
         }
         if let Some(rule) = plan.refused_by() {
             return ResponseFuture::answer(self.gate.refuse(&request, &plan, rule));
         }
-        let answer = match self.gate.limiter.decide(&plan) {
-            Answer::Now(answer) => answer,
+        match self.gate.limiter.decide(&plan) {
+            // Decided at once: the inner service, which is ready, can be called as it is.
+            Answer::Now(answer) => match self.gate.judge(&mut request, &plan, &answer) {
+                Verdict::Forward(told) => ResponseFuture::forward(self.inner.call(request), told),
+                Verdict::Reject(response) => ResponseFuture::answer(response),
+                Verdict::Hold(decision, told) => {
+                    ResponseFuture::wait(Waiting::hold(decision, plan, told, self.take_ready(), request))
+                }
+            },
             Answer::Later(charging) => {
-                return ResponseFuture::wait(Waiting::decide(charging, plan, self.take_ready(), request));
-            }
-        };
-        // Decided at once: the inner service, which is ready, can be called as it is.
-        match self.gate.judge(&mut request, &plan, answer) {
-            Verdict::Forward(told) => ResponseFuture::forward(self.inner.call(request), told),
-            Verdict::Reject(response) => ResponseFuture::answer(response),
-            Verdict::Hold(decision, told) => {
-                ResponseFuture::wait(Waiting::hold(decision, plan, told, self.take_ready(), request))
+                ResponseFuture::wait(Waiting::decide(charging, plan, self.take_ready(), request))
             }
         }
     }

@@ -11,7 +11,7 @@ use tokio::time::{Sleep, sleep};
 use tollgate_core::{Answer, Decision, Store};
 
 use crate::gate::{Place, Told, Verdict};
-use crate::limiter::Plan;
+use crate::limiter::{Plan, Planning};
 use crate::response::Rejection;
 use crate::service::RateLimit;
 
@@ -36,7 +36,7 @@ pin_project! {
         S: Store,
     {
         // A key or a tier.
-        Planning { planning: Pin<Box<dyn Future<Output = Plan> + Send>> },
+        Planning { planning: Planning },
         // The store.
         Deciding { #[pin] charging: S::Charging, plan: Plan },
         // The request's turn.
@@ -45,6 +45,7 @@ pin_project! {
 }
 
 /// What becomes of a request that has waited.
+#[expect(clippy::large_enum_variant, reason = "it is passed on at once")]
 pub(crate) enum Passed<I, S, R, A, B> {
     Forward { service: RateLimit<I, S, R>, request: Request<A>, told: Option<Told> },
     Answer(Response<B>),
@@ -53,7 +54,7 @@ pub(crate) enum Passed<I, S, R, A, B> {
 impl<I, S: Store, R, A> Waiting<I, S, R, A> {
     /// For a key or a tier.
     pub(crate) fn plan(
-        planning: Pin<Box<dyn Future<Output = Plan> + Send>>,
+        planning: Planning,
         service: RateLimit<I, S, R>,
         request: Request<A>,
     ) -> Self {
@@ -72,7 +73,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
 
     /// For the request's turn.
     pub(crate) fn hold(
-        decision: Decision,
+        decision: Box<Decision>,
         plan: Plan,
         told: Told,
         service: RateLimit<I, S, R>,
@@ -84,7 +85,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
 }
 
 impl<S: Store> Step<S> {
-    fn hold<I, R>(service: &RateLimit<I, S, R>, decision: Decision, plan: Plan, told: Told) -> Self {
+    fn hold<I, R>(service: &RateLimit<I, S, R>, decision: Box<Decision>, plan: Plan, told: Told) -> Self {
         let sleep = sleep(decision.delay());
         let place = Place::new(service.limiter().clone(), plan, decision);
         Self::Holding { sleep, place, told: Some(told) }
@@ -92,6 +93,7 @@ impl<S: Store> Step<S> {
 }
 
 /// What the end of a step leads to.
+#[expect(clippy::large_enum_variant, reason = "it is passed on at once")]
 enum Next<S: Store, B> {
     Step(Step<S>),
     Forward(Option<Told>),
@@ -115,7 +117,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
                 StepProjected::Deciding { charging, plan } => {
                     let answer = ready!(charging.poll(cx));
                     let plan = std::mem::take(plan);
-                    judged(service, service.gate().judge(request, &plan, answer), plan)
+                    judged(service, service.gate().judge(request, &plan, &answer), plan)
                 }
                 StepProjected::Holding { sleep, place, told } => {
                     ready!(sleep.poll(cx));
@@ -151,7 +153,7 @@ where
         return Next::Answer(service.gate().refuse(request, &plan, rule));
     }
     match service.limiter().decide(&plan) {
-        Answer::Now(answer) => judged(service, service.gate().judge(request, &plan, answer), plan),
+        Answer::Now(answer) => judged(service, service.gate().judge(request, &plan, &answer), plan),
         Answer::Later(charging) => Next::Step(Step::Deciding { charging, plan }),
     }
 }

@@ -3,12 +3,10 @@
 //! Each rule is a member of its own, on a line of its own: a list may be spread over lines, so layers
 //! within each other add to it, and the lines of the policies never change and are made once.
 
-use std::fmt::Write;
-
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{Outcome, Quota, RuleName};
 
-use super::seconds;
+use super::{push_number, seconds};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -34,10 +32,13 @@ pub(super) fn append(policy: HeaderValue, limit: HeaderValue, headers: &mut Head
 /// The member of `RateLimit`: what remains, and how long no more than that can be used.
 pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
     let mut text = String::with_capacity(rule.as_str().len() + 32);
-    // Writing to a string does not fail.
-    let _ = write!(text, "\"{rule}\";r={}", outcome.remaining());
+    text.push('"');
+    text.push_str(rule.as_str());
+    text.push_str("\";r=");
+    push_number(&mut text, outcome.remaining().into());
     if !outcome.refill_after().is_zero() {
-        let _ = write!(text, ";t={}", seconds(outcome.refill_after()).min(MAX_INTEGER));
+        text.push_str(";t=");
+        push_number(&mut text, seconds(outcome.refill_after()).min(MAX_INTEGER));
     }
     value(text)
 }

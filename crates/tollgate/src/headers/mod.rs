@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use tollgate_core::Decision;
 
 use self::legacy::Trio;
-pub(crate) use self::number::number;
+pub(crate) use self::number::{number, push_number};
 
 /// Which fields are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,7 @@ pub(crate) struct Written {
 
 impl HeaderFields {
     /// The fields for a decision. `policies` are those of its rules, in their order.
+    #[inline]
     pub(crate) fn of(&self, decision: &Decision, policies: impl Iterator<Item = HeaderValue>) -> Written {
         Written {
             legacy: if self.legacy { Trio::new(decision) } else { None },

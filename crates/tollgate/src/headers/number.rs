@@ -1,6 +1,7 @@
 //! Numbers as header values, with as few allocations as can be.
 
 use std::cell::RefCell;
+use std::sync::LazyLock;
 
 use http::HeaderValue;
 
@@ -28,19 +29,43 @@ static DIGIT_BYTES: [u8; COUNT * WIDTH] = {
     digits
 };
 
-/// A number as a header value.
-pub(crate) fn number(n: u64) -> HeaderValue {
-    if n >= COUNT as u64 {
-        return HeaderValue::from(n);
-    }
+/// A number below ten thousand as text.
+fn digits(n: u64) -> Option<&'static str> {
     let zeros = match n {
         0..=9 => 3,
         10..=99 => 2,
         100..=999 => 1,
-        _ => 0,
+        1_000..=9_999 => 0,
+        _ => return None,
     };
     let start = n as usize * WIDTH;
-    HeaderValue::from_static(&DIGITS[start + zeros..start + WIDTH])
+    DIGITS.get(start + zeros..start + WIDTH)
+}
+
+/// How many numbers are there as values.
+const VALUES: u64 = 1_024;
+
+/// The smallest numbers, as values.
+static SMALL: LazyLock<Box<[HeaderValue]>> =
+    LazyLock::new(|| (0..VALUES).filter_map(digits).map(HeaderValue::from_static).collect());
+
+/// A number as a header value.
+#[inline]
+pub(crate) fn number(n: u64) -> HeaderValue {
+    if n < VALUES {
+        if let Some(value) = SMALL.get(n as usize) {
+            return value.clone();
+        }
+    }
+    digits(n).map_or_else(|| HeaderValue::from(n), HeaderValue::from_static)
+}
+
+/// Appends a number to a text.
+pub(crate) fn push_number(text: &mut String, n: u64) {
+    match digits(n) {
+        Some(digits) => text.push_str(digits),
+        None => text.push_str(&n.to_string()),
+    }
 }
 
 /// How many seconds each thread remembers.
@@ -76,6 +101,9 @@ mod tests {
     fn numbers_are_written_in_decimal() {
         for n in (0..12_000).chain([u64::from(u32::MAX), u64::MAX / 4, u64::MAX]) {
             assert_eq!(number(n), n.to_string());
+            let mut text = String::from("n=");
+            push_number(&mut text, n);
+            assert_eq!(text, format!("n={n}"));
         }
     }
 

@@ -28,11 +28,8 @@ pub(crate) struct Planned {
     pub(crate) key: Key,
 }
 
-/// A plan, or one that waits for lookups.
-pub(crate) enum Planning {
-    Now(Plan),
-    Later(Pin<Box<dyn Future<Output = Plan> + Send>>),
-}
+/// A plan that waits for lookups.
+pub(crate) type Planning = Pin<Box<dyn Future<Output = Plan> + Send>>;
 
 /// A charge whose key or tier is being looked up.
 struct Pending {
@@ -62,6 +59,7 @@ impl Plan {
         self.entries.is_empty() && self.refused_by.is_none()
     }
 
+    #[inline]
     fn add(&mut self, number: usize, rule: &Compiled, key: Option<Key>, tier: TierChoice, cost: u32) {
         let key = match (key, rule.missing_key) {
             (Some(key), _) => key,
@@ -79,37 +77,40 @@ impl Plan {
 }
 
 impl<S: Store> Limiter<S> {
-    /// What is to be charged for a request.
+    /// What is to be charged for a request. If something has to be looked up for that, returns what is left
+    /// to do.
     #[inline]
-    pub(crate) fn plan(&self, head: &RequestHead<'_>) -> Planning {
-        let mut plan = Plan::default();
-        let matches = self.rules().matches(head);
-        for (i, (number, pattern)) in matches.iter().enumerate() {
-            let rule = self.rules().rule(*number);
-            let head = head.with_pattern(*pattern);
-            if !rule.applies(&head) {
-                continue;
+    pub(crate) fn plan(&self, head: &RequestHead<'_>, plan: &mut Plan) -> Option<Planning> {
+        let rules = self.rules();
+        let mut pending = Vec::new();
+        rules.for_each_match(head, |number, head| {
+            let rule = rules.rule(number);
+            let key = rule.key.extract(head);
+            let cost = rule.cost(head);
+            // What is known is planned at once, unless it has to wait for what came before it: the charges
+            // are in the order of the rules.
+            let tier = match (&rule.tier_lookup, key) {
+                (None, Extracted::Key(key)) if pending.is_empty() => {
+                    return plan.add(number, rule, Some(key), TierChoice::Default, cost);
+                }
+                (None, key) => (key, PendingTier::Now(TierChoice::Default)),
+                (Some(TierLookup::Now(lookup)), key) => (key, PendingTier::Now(lookup(head))),
+                (Some(TierLookup::Later(lookup)), key) => (key, PendingTier::Later(lookup(head))),
+            };
+            match tier {
+                (Extracted::Key(key), PendingTier::Now(tier)) if pending.is_empty() => {
+                    plan.add(number, rule, Some(key), tier, cost);
+                }
+                (Extracted::Missing, PendingTier::Now(tier)) if pending.is_empty() => {
+                    plan.add(number, rule, None, tier, cost);
+                }
+                (key, tier) => pending.push(Pending { rule: number, cost, key, tier }),
             }
-            let pending = Pending::new(*number, rule, &head);
-            match (pending.key, pending.tier) {
-                (Extracted::Key(key), PendingTier::Now(tier)) => {
-                    plan.add(*number, rule, Some(key), tier, pending.cost);
-                }
-                (Extracted::Missing, PendingTier::Now(tier)) => {
-                    plan.add(*number, rule, None, tier, pending.cost);
-                }
-                (key, tier) => {
-                    let first = Pending { rule: *number, cost: pending.cost, key, tier };
-                    let rest = matches[i + 1..].iter().filter_map(|(number, pattern)| {
-                        let (rule, head) = (self.rules().rule(*number), head.with_pattern(*pattern));
-                        rule.applies(&head).then(|| Pending::new(*number, rule, &head))
-                    });
-                    let pending = std::iter::once(first).chain(rest).collect();
-                    return Planning::Later(Box::pin(self.clone().look_up(plan, pending)));
-                }
-            }
+        });
+        if pending.is_empty() {
+            return None;
         }
-        Planning::Now(plan)
+        Some(Box::pin(self.clone().look_up(std::mem::take(plan), pending)))
     }
 
     async fn look_up(self, mut plan: Plan, pending: Vec<Pending>) -> Plan {
@@ -122,21 +123,5 @@ impl<S: Store> Limiter<S> {
             plan.add(number, self.rules().rule(number), key, tier, cost);
         }
         plan
-    }
-}
-
-impl Pending {
-    #[inline]
-    fn new(number: usize, rule: &Compiled, head: &RequestHead<'_>) -> Self {
-        Self {
-            rule: number,
-            cost: rule.cost(head),
-            key: rule.key.extract(head),
-            tier: match &rule.tier_lookup {
-                None => PendingTier::Now(TierChoice::Default),
-                Some(TierLookup::Now(lookup)) => PendingTier::Now(lookup(head)),
-                Some(TierLookup::Later(lookup)) => PendingTier::Later(lookup(head)),
-            },
-        }
     }
 }

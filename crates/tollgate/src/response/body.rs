@@ -7,6 +7,7 @@ use tollgate_core::RuleName;
 
 use super::{Refusal, Rejection};
 use crate::RequestHead;
+use crate::headers::push_number;
 
 /// A JSON body: `{"error":"rate_limited","retry_after_seconds":37,…}`. The default.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +29,8 @@ impl<B: From<Bytes>> Rejection<B> for JsonRejection {
             ),
         }
         if let Some(wait) = refusal.retry_after_seconds() {
-            body.push_str(&format!(r#","retry_after_seconds":{wait}"#));
+            body.push_str(r#","retry_after_seconds":"#);
+            push_number(&mut body, wait);
         }
         body.push('}');
         response(refusal, "application/json", body)
@@ -77,7 +79,6 @@ fn push_name(body: &mut String, rule: RuleName) {
 fn response<B: From<Bytes>>(refusal: &Refusal<'_>, content_type: &'static str, body: String) -> Response<B> {
     let mut response = Response::new(B::from(Bytes::from(body)));
     *response.status_mut() = refusal.status();
-    response.headers_mut().reserve(8);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

@@ -6,12 +6,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use http::header::{AGE, CACHE_CONTROL, ETAG, EXPIRES, LAST_MODIFIED, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_core::{Decision, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
 use crate::RequestHead;
 use crate::headers::{number, seconds};
+
+/// What says for how long a response can be used.
+const FRESHNESS: [HeaderName; 4] = [EXPIRES, ETAG, LAST_MODIFIED, AGE];
 
 /// Why a request does not go on.
 ///
@@ -49,9 +52,12 @@ impl Refusal<'_> {
         if let Some(wait) = self.retry_after_seconds() {
             headers.entry(RETRY_AFTER).or_insert_with(|| number(wait));
         }
-        // RFC 6585, section 4: a 429 must not be stored by a cache.
-        for field in [EXPIRES, ETAG, LAST_MODIFIED, AGE] {
-            headers.remove(field);
+        // RFC 6585, section 4: a 429 must not be stored by a cache. Mostly there is nothing to remove, and
+        // looking at the few fields that are there is quicker than looking for those that are not.
+        if headers.keys().any(|name| FRESHNESS.contains(name)) {
+            for field in FRESHNESS {
+                headers.remove(field);
+            }
         }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::pattern::{Pattern, Segment, decode};
 
 /// The rules that match a request, by number, with the pattern by which they do.
-pub(crate) type Matches<'a> = SmallVec<[(usize, Option<&'a Pattern>); 4]>;
+type Matches<'a> = SmallVec<[(usize, Option<&'a Pattern>); 4]>;
 
 /// All rules, by path.
 #[derive(Clone, Debug, Default)]
@@ -57,17 +57,20 @@ impl Index {
         node.here.push(entry);
     }
 
-    /// The rules that match, in their order, each once.
+    /// The rules, if all of them match every path.
     #[inline]
+    pub(crate) fn everywhere(&self) -> Option<&[usize]> {
+        (!self.has_paths).then_some(&*self.anywhere)
+    }
+
+    /// The rules that match, in their order, each once.
     pub(crate) fn matches(&self, method: &Method, path: &str) -> Matches<'_> {
         let mut found: Matches<'_> = self.anywhere.iter().map(|rule| (*rule, None)).collect();
-        if self.has_paths {
-            if let Some(path) = path.strip_prefix('/') {
-                self.root.collect(method, path, &mut found);
-            }
-            found.sort_by_key(|(rule, _)| *rule);
-            found.dedup_by_key(|(rule, _)| *rule);
+        if let Some(path) = path.strip_prefix('/') {
+            self.root.collect(method, path, &mut found);
         }
+        found.sort_by_key(|(rule, _)| *rule);
+        found.dedup_by_key(|(rule, _)| *rule);
         found
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use tollgate_core::{Quota, RuleName};
 
-use super::index::{Index, Matches};
+use super::index::Index;
 use super::pattern::Pattern;
 use super::{Cost, MissingKey, Predicate, Rule, Tier, TierChoice, TierLookup};
 use crate::RequestHead;
@@ -81,9 +81,20 @@ impl RuleSet {
         Ok(Self { rules: compiled, index })
     }
 
+    /// Calls `f` with each rule that matches, in their order, and the head as the rule sees it.
     #[inline]
-    pub(crate) fn matches(&self, head: &RequestHead<'_>) -> Matches<'_> {
-        self.index.matches(head.method(), head.path())
+    pub(crate) fn for_each_match(&self, head: &RequestHead<'_>, mut f: impl FnMut(usize, &RequestHead<'_>)) {
+        let mut visit = |number: usize, head: &RequestHead<'_>| {
+            if self.rules[number].applies(head) {
+                f(number, head);
+            }
+        };
+        if let Some(everywhere) = self.index.everywhere() {
+            return everywhere.iter().for_each(|number| visit(*number, head));
+        }
+        for (number, pattern) in self.index.matches(head.method(), head.path()) {
+            visit(number, &head.with_pattern(pattern));
+        }
     }
 
     #[inline]
@@ -141,7 +152,7 @@ impl Compiled {
 
     /// Whether the rule, whose path matches, applies.
     #[inline]
-    pub(crate) fn applies(&self, head: &RequestHead<'_>) -> bool {
+    fn applies(&self, head: &RequestHead<'_>) -> bool {
         self.predicates.iter().all(|predicate| predicate(head))
     }
 
@@ -178,6 +189,7 @@ impl Compiled {
     }
 
     /// The quota of a tier; `None` if it has no limit.
+    #[inline]
     pub(crate) fn tier(&self, choice: TierChoice) -> Option<QuotaChoice> {
         match choice {
             TierChoice::Default => Some(QuotaChoice::Own(0)),
