@@ -86,7 +86,12 @@ impl Key {
     /// This key with another part (or the parts of another key) after its own.
     #[must_use]
     pub fn and(self, other: impl Into<Self>) -> Self {
-        let (mine, theirs) = (self.as_parts(), other.into().as_parts());
+        let other = other.into();
+        // A key of one part is kept without its head, however it was put together.
+        if self == Self::GLOBAL || other == Self::GLOBAL {
+            return if other == Self::GLOBAL { self } else { other };
+        }
+        let (mine, theirs) = (self.as_parts(), other.as_parts());
         let mut bytes = mine.to_vec();
         bytes.extend_from_slice(&theirs);
         if bytes.len() > CAPACITY {
@@ -435,6 +440,14 @@ mod tests {
                 assert_ne!(a, b);
                 assert_ne!(a.to_string(), b.to_string());
             }
+        }
+    }
+
+    #[test]
+    fn adding_no_parts_changes_nothing() {
+        for key in [Key::GLOBAL, Key::from(""), Key::from("a"), Key::from(("a", "b")), Key::secret("a")] {
+            assert_eq!(Key::GLOBAL.and(key), key);
+            assert_eq!(key.and(Key::GLOBAL), key);
         }
     }
 
