@@ -74,9 +74,10 @@ impl Receipt {
 /// What is to be given back of one key's budget.
 ///
 /// Giving back never lifts a budget above its quota. With a receipt it gives back that charge and no
-/// other: nothing happens if the charge no longer counts, because its window is over, or cannot be
-/// undone, because others queue behind it in a leaky bucket. Without one it takes back what was
-/// charged last.
+/// other: nothing happens if the charge no longer counts, because its window is over or a bucket has had
+/// the time to fill, or cannot be undone, because others queue behind it in a leaky bucket. Without one it
+/// takes back what was charged last, in the current window; a leaky bucket, where that would be somebody
+/// else's place, gives nothing back.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Refund<'a> {

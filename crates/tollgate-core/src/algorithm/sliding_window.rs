@@ -163,9 +163,7 @@ impl<'a> View<'a> {
         let budget = self.budget();
         if cost > self.quota.max() {
             Outcome::never(budget)
-        } else if u64::from(self.faded()) + u64::from(self.state.current) + u64::from(cost)
-            <= u64::from(self.quota.max())
-        {
+        } else if cost <= budget.remaining {
             Outcome::admit(budget, 0)
         } else {
             Outcome::deny(budget, self.retry(cost))

@@ -1,0 +1,3 @@
+//! The contract of stores, for each store there is.
+
+mod memory;

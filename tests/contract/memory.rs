@@ -1,0 +1,72 @@
+//! The memory store, on threads of its own and on a runtime with several.
+
+use std::future::{Future, ready};
+
+use tollgate_contract::{Harness, MemoryHarness, suite};
+use tollgate_core::{Clock, ManualClock, MemoryStore, Timestamp};
+
+mod on_threads {
+    use super::*;
+
+    suite!(test, MemoryHarness::new());
+}
+
+mod on_tokio {
+    use super::*;
+
+    suite!(tokio::test(flavor = "multi_thread", worker_threads = 4), TokioHarness::new());
+}
+
+mod small {
+    use super::*;
+
+    // One shard, so that all keys are under the same lock and in the same table.
+    suite!(test, TokioHarness::with_max_keys(1_000));
+}
+
+/// A memory store whose tasks run wherever they are awaited, or on the workers of the runtime.
+struct TokioHarness {
+    clock: ManualClock,
+    store: MemoryStore<ManualClock>,
+}
+
+impl TokioHarness {
+    fn new() -> Self {
+        Self::with_max_keys(1_000_000)
+    }
+
+    fn with_max_keys(max_keys: usize) -> Self {
+        let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
+        Self { store: MemoryStore::builder().max_keys(max_keys).clock(clock.clone()).build(), clock }
+    }
+}
+
+impl Harness for TokioHarness {
+    type Store = MemoryStore<ManualClock>;
+
+    fn store(&self) -> Self::Store {
+        self.store.clone()
+    }
+
+    fn now(&self) -> impl Future<Output = Timestamp> + Send {
+        ready(self.clock.now())
+    }
+
+    fn set(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
+        self.clock.set(now);
+        ready(())
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
+        let spawned = match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => Ok(runtime.spawn(task)),
+            Err(_) => Err(task),
+        };
+        async move {
+            match spawned {
+                Ok(spawned) => spawned.await.expect("the task does not panic"),
+                Err(task) => task.await,
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! How much the memory store holds, and whom it lets go.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use tollgate_core::{
+    Charge, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, RuleName, SECOND, Timestamp,
+};
+
+fn store(max_keys: usize) -> (MemoryStore<ManualClock>, ManualClock) {
+    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_040));
+    (MemoryStore::builder().max_keys(max_keys).clock(clock.clone()).build(), clock)
+}
+
+fn rule(name: &str) -> RuleName {
+    RuleName::new(name).expect("it is a name")
+}
+
+fn each(limit: u32) -> [Quota; 5] {
+    [
+        Quota::token_bucket(limit, MINUTE),
+        Quota::fixed_window(limit, MINUTE),
+        Quota::sliding_window(limit, MINUTE),
+        Quota::sliding_log(limit, MINUTE),
+        Quota::leaky_bucket(limit, MINUTE),
+    ]
+}
+
+#[test]
+fn a_store_never_holds_more_keys_than_it_may() {
+    for max_keys in [1, 2, 3, 10, 1_000, 1_023, 1_500, 5_000] {
+        let (store, _) = store(max_keys);
+        for i in 0..3 * max_keys as u64 + 100 {
+            let quota = each(5)[i as usize % 5];
+            assert!(store.decide(&[Charge::new(rule("flood"), &Key::from(i), &quota)]).is_admitted());
+            assert!(store.len() <= max_keys || i % 64 != 0);
+        }
+        assert!(store.len() <= max_keys, "{} of {max_keys}", store.len());
+        // Shards fill unevenly; but most of the room is used.
+        assert!(store.len() * 10 >= max_keys * 8, "{} of {max_keys}", store.len());
+        assert!(store.evicted() > 0);
+    }
+}
+
+#[test]
+fn threads_that_flood_a_store_together_keep_the_bound() {
+    let (store, _) = store(2_000);
+    let most = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (store, most) = (&store, &most);
+            scope.spawn(move || {
+                let quotas = each(5);
+                for i in 0..10_000_u64 {
+                    let (a, b) = (Key::from((thread, i)), Key::from((i, thread)));
+                    let [one, two] = [quotas[i as usize % 5], quotas[(i as usize + 1) % 5]];
+                    store.decide(&[
+                        Charge::new(rule("flood"), &a, &one),
+                        Charge::new(rule("other"), &b, &two),
+                    ]);
+                    if i % 500 == 0 {
+                        most.fetch_max(store.len(), Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::Relaxed) <= 2_000);
+    assert!(store.len() <= 2_000);
+}
+
+#[test]
+fn exhausted_callers_survive_a_flood_of_new_ones() {
+    for quota in each(10) {
+        let (store, _) = store(1_000);
+        let exhausted: Vec<Key> = (0..100_u64).map(|i| Key::from(("exhausted", i))).collect();
+        for key in &exhausted {
+            assert!(store.decide(&[Charge::new(rule("limit"), key, &quota).cost(10)]).is_admitted());
+        }
+        for i in 0..30_000_u64 {
+            let key = Key::from(("once", i));
+            assert!(store.decide(&[Charge::new(rule("limit"), &key, &quota)]).is_admitted());
+        }
+        for key in &exhausted {
+            assert!(!store.decide(&[Charge::new(rule("limit"), key, &quota)]).is_admitted(), "{quota} {key}");
+        }
+    }
+}
+
+#[test]
+fn expired_keys_make_room_before_any_that_count() {
+    let (store, clock) = store(1_000);
+    let quota = Quota::per_second(10);
+    for i in 0..900_u64 {
+        store.decide(&[Charge::new(rule("old"), &Key::from(i), &quota).cost(10)]);
+    }
+    clock.advance(SECOND);
+    let lasting = Quota::per_hour(10);
+    for i in 0..100_u64 {
+        store.decide(&[Charge::new(rule("new"), &Key::from(i), &lasting)]);
+    }
+    for i in 0..500_u64 {
+        store.decide(&[Charge::new(rule("flood"), &Key::from(i), &quota).cost(10)]);
+    }
+    for i in 0..100_u64 {
+        let look = store.look(&[Charge::new(rule("new"), &Key::from(i), &lasting)]);
+        assert_eq!(look.outcome("new").map(Outcome::remaining), Some(9), "key {i}");
+    }
+}
+
+#[test]
+fn idle_keys_disappear_by_the_calls_of_others_alone() {
+    for max_keys in [1_000, 20_000] {
+        let (store, clock) = store(max_keys);
+        let held = max_keys as u64 / 2;
+        for i in 0..held {
+            store.decide(&[Charge::new(rule("idle"), &Key::from(i), &each(5)[i as usize % 5])]);
+        }
+        assert_eq!(store.len(), held as usize);
+        clock.advance(2 * MINUTE);
+        // One caller, one call a second, for as long as it takes to sweep all shards once.
+        for _ in 0..60 {
+            clock.advance(SECOND);
+            store.decide(&[Charge::new(rule("busy"), "busy", &Quota::per_second(10))]);
+        }
+        assert_eq!(store.len(), 1, "of {held}");
+        assert_eq!(store.evicted(), 0);
+    }
+}
+
+#[test]
+fn keys_that_still_count_are_never_swept() {
+    let (store, clock) = store(20_000);
+    let quota = Quota::per_day(10);
+    for i in 0..5_000_u64 {
+        store.decide(&[Charge::new(rule("slow"), &Key::from(i), &quota).cost(3)]);
+    }
+    for _ in 0..200 {
+        clock.advance(5 * SECOND);
+        store.decide(&[Charge::new(rule("busy"), "busy", &Quota::per_second(10))]);
+    }
+    assert_eq!(store.len(), 5_001);
+    for i in 0..5_000_u64 {
+        let look = store.look(&[Charge::new(rule("slow"), &Key::from(i), &quota)]);
+        assert_eq!(look.outcome("slow").map(Outcome::remaining), Some(7), "key {i}");
+    }
+}
+
+#[test]
+fn a_denied_or_free_request_takes_up_no_room() {
+    let (store, _) = store(100);
+    for i in 0..1_000_u64 {
+        let key = Key::from(i);
+        let never = store.decide(&[Charge::new(rule("denied"), &key, &Quota::per_second(5)).cost(6)]);
+        assert!(!never.is_admitted());
+        assert!(
+            store.decide(&[Charge::new(rule("free"), &key, &Quota::per_second(5)).cost(0)]).is_admitted()
+        );
+    }
+    assert!(store.is_empty());
+}

@@ -1,0 +1,18 @@
+//! Properties of the algorithms and of the memory store, against models that are as simple as can be.
+//!
+//! The models know nothing of how the algorithms keep their state: they remember every admission, and
+//! compute in whole numbers on a common denominator.
+
+mod support;
+
+mod changes;
+mod clock_steps;
+mod eviction;
+mod keys;
+mod leaky_bucket;
+mod quota_text;
+mod refunds;
+mod threads;
+mod token_bucket;
+mod waits;
+mod windows;
