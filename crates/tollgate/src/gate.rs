@@ -58,7 +58,7 @@ impl<S: Store, R> Gate<S, R> {
     }
 
     /// What becomes of a request, having asked the store.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn judge<A, B>(
         &self,
         request: &mut Request<A>,
@@ -118,7 +118,10 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         let mut response = self.reject(request, &Refusal::Limited(decision));
-        self.tell(plan, decision).write(&mut response);
+        self.written(plan, decision).write(response.headers_mut());
+        if self.expose_decision {
+            response.extensions_mut().insert(decision.clone());
+        }
         response
     }
 
@@ -131,12 +134,17 @@ impl<S: Store, R> Gate<S, R> {
         response
     }
 
-    #[inline]
-    fn tell(&self, plan: &Plan, decision: &Decision) -> Told {
+    #[inline(always)]
+    fn written(&self, plan: &Plan, decision: &Decision) -> Written {
         let rules = self.limiter.rules();
         let policies = plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota));
+        self.fields.of(decision, policies)
+    }
+
+    #[inline(always)]
+    fn tell(&self, plan: &Plan, decision: &Decision) -> Told {
         Told {
-            fields: self.fields.of(decision, policies),
+            fields: self.written(plan, decision),
             decision: self.expose_decision.then(|| Box::new(decision.clone())),
         }
     }

@@ -45,7 +45,6 @@ pin_project! {
 }
 
 /// What becomes of a request that has waited.
-#[expect(clippy::large_enum_variant, reason = "it is passed on at once")]
 pub(crate) enum Passed<I, S, R, A, B> {
     Forward { service: RateLimit<I, S, R>, request: Request<A>, told: Option<Told> },
     Answer(Response<B>),
@@ -53,11 +52,7 @@ pub(crate) enum Passed<I, S, R, A, B> {
 
 impl<I, S: Store, R, A> Waiting<I, S, R, A> {
     /// For a key or a tier.
-    pub(crate) fn plan(
-        planning: Planning,
-        service: RateLimit<I, S, R>,
-        request: Request<A>,
-    ) -> Self {
+    pub(crate) fn plan(planning: Planning, service: RateLimit<I, S, R>, request: Request<A>) -> Self {
         Self { request: Some((service, request)), step: Step::Planning { planning } }
     }
 

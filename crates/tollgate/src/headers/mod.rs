@@ -48,7 +48,7 @@ pub(crate) struct Written {
 
 impl HeaderFields {
     /// The fields for a decision. `policies` are those of its rules, in their order.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of(&self, decision: &Decision, policies: impl Iterator<Item = HeaderValue>) -> Written {
         Written {
             legacy: if self.legacy { Trio::new(decision) } else { None },

@@ -101,7 +101,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Charges what was planned.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn decide(&self, plan: &Plan) -> Answer<S::Charging> {
         match plan.entries() {
             [only] => self.store().charge(&[self.charge_of(only)]),

@@ -59,7 +59,7 @@ impl Plan {
         self.entries.is_empty() && self.refused_by.is_none()
     }
 
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, number: usize, rule: &Compiled, key: Option<Key>, tier: TierChoice, cost: u32) {
         let key = match (key, rule.missing_key) {
             (Some(key), _) => key,
@@ -79,7 +79,7 @@ impl Plan {
 impl<S: Store> Limiter<S> {
     /// What is to be charged for a request. If something has to be looked up for that, returns what is left
     /// to do.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn plan(&self, head: &RequestHead<'_>, plan: &mut Plan) -> Option<Planning> {
         let rules = self.rules();
         let mut pending = Vec::new();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use tollgate_core::RuleName;
 
 use super::{Refusal, Rejection};
@@ -79,6 +79,8 @@ fn push_name(body: &mut String, rule: RuleName) {
 fn response<B: From<Bytes>>(refusal: &Refusal<'_>, content_type: &'static str, body: String) -> Response<B> {
     let mut response = Response::new(B::from(Bytes::from(body)));
     *response.status_mut() = refusal.status();
+    // For this one, the six that the layer adds, and one more.
+    *response.headers_mut() = HeaderMap::with_capacity(8);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

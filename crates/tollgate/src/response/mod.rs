@@ -50,7 +50,9 @@ impl Refusal<'_> {
     /// Sees to the fields that every such response has. `Retry-After` is left as it is if it is there.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if let Some(wait) = self.retry_after_seconds() {
-            headers.entry(RETRY_AFTER).or_insert_with(|| number(wait));
+            if !headers.contains_key(RETRY_AFTER) {
+                headers.insert(RETRY_AFTER, number(wait));
+            }
         }
         // RFC 6585, section 4: a 429 must not be stored by a cache. Mostly there is nothing to remove, and
         // looking at the few fields that are there is quicker than looking for those that are not.

@@ -82,7 +82,7 @@ impl RuleSet {
     }
 
     /// Calls `f` with each rule that matches, in their order, and the head as the rule sees it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn for_each_match(&self, head: &RequestHead<'_>, mut f: impl FnMut(usize, &RequestHead<'_>)) {
         let mut visit = |number: usize, head: &RequestHead<'_>| {
             if self.rules[number].applies(head) {
