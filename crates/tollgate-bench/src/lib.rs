@@ -7,6 +7,7 @@
 //! | `memory_size` | resident bytes per key at ten million keys |
 //! | `instructions` | instructions and allocations per decision (needs valgrind) |
 
+pub mod callgrind;
 pub mod keys;
 pub mod subject;
 pub mod timing;

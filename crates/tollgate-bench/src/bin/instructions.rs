@@ -6,11 +6,10 @@
 use std::alloc::System;
 use std::env;
 use std::hint::black_box;
-use std::process::Command;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate_bench::keys;
 use tollgate_bench::subject::{Governor, Ours, Subject, rule};
+use tollgate_bench::{callgrind, keys};
 use tollgate_core::{Charge, HOUR, Quota};
 
 #[global_allocator]
@@ -39,22 +38,12 @@ fn main() {
     println!("| | instructions per decision | allocations per decision |");
     println!("|---|---|---|");
     for name in NAMES {
-        println!("| {name} | {:.0} | {} |", instructions(name), run(name));
+        println!(
+            "| {name} | {:.0} | {} |",
+            callgrind::instructions(name, "counted_loop") / DECISIONS as f64,
+            run(name)
+        );
     }
-}
-
-/// Runs this binary under callgrind and reads its count.
-fn instructions(name: &str) -> f64 {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*counted_loop*"])
-        .arg(env::current_exe().expect("the path of this binary"))
-        .arg(name)
-        .output()
-        .expect("valgrind is installed");
-    let report = String::from_utf8_lossy(&output.stderr);
-    let collected = report.lines().find_map(|line| line.split_once("Collected : "));
-    let (_, count) = collected.unwrap_or_else(|| panic!("no count in {report}"));
-    count.trim().parse::<f64>().expect("a number") / DECISIONS as f64
 }
 
 /// Makes the decisions, after all keys have become known, and returns the allocations per decision.

@@ -1,0 +1,131 @@
+//! What a layer adds to a request in an axum router: instructions, counted by callgrind, and allocations.
+//!
+//! The router is called in process, without a socket. Each subject is a layer on the same router, and runs
+//! in a process of its own.
+
+use std::alloc::System;
+use std::convert::Infallible;
+use std::env;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{Request, Response, StatusCode};
+use axum::routing::get;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use tollgate::{IetfDraft, Limiter, Quota, RateLimitLayer, Rule};
+use tollgate_bench::callgrind;
+use tower::Service;
+use tower_governor::GovernorLayer;
+use tower_governor::governor::GovernorConfigBuilder;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const REQUESTS: usize = 1_000;
+const ROWS: [(&str, &str); 12] = [
+    ("bare", "the router without a layer"),
+    ("nothing", "a layer that does nothing"),
+    ("governor", "tower_governor 0.8 with headers, admitted"),
+    ("ours", "Tollgate, admitted"),
+    ("unexposed", "Tollgate, admitted, decision not exposed"),
+    ("ietf", "Tollgate, admitted, IETF fields as well"),
+    ("three", "Tollgate, admitted, three rules"),
+    ("others", "Tollgate, admitted, and 100 rules that do not match"),
+    ("unmatched", "Tollgate, 100 rules, none of which matches"),
+    ("governor denied", "tower_governor 0.8 with headers, denied"),
+    ("ours denied", "Tollgate, denied"),
+    ("unexposed denied", "Tollgate, denied, decision not exposed"),
+];
+
+fn main() {
+    if let Some(name) = env::args().nth(1) {
+        run(&name);
+        return;
+    }
+    let counts = ROWS.map(|(name, what)| {
+        (name, what, callgrind::instructions(name, "counted_loop") / REQUESTS as f64, run(name))
+    });
+    let of = |wanted| counts.iter().find(|(name, ..)| *name == wanted).map_or(0.0, |count| count.2);
+    println!("| | instructions per request | more than bare | of tower_governor's | allocations |");
+    println!("|---|---|---|---|---|");
+    for (name, what, instructions, allocations) in counts {
+        let added = instructions - of("bare");
+        let peer = if name.ends_with("denied") { of("governor denied") } else { of("governor") } - of("bare");
+        println!("| {what} | {instructions:.0} | {added:.0} | {:.2}× | {allocations:.1} |", added / peer);
+    }
+}
+
+/// Sends the requests, after a few that warm up, and returns the allocations per request.
+fn run(name: &str) -> f64 {
+    let quota =
+        if name.ends_with("denied") { Quota::per_hour(1) } else { Quota::per_second(1_000).burst(1_020) };
+    let router = Router::new().route("/", get(|| async { "hello" }));
+    let ours = || RateLimitLayer::new(quota);
+    let router = match name.trim_end_matches(" denied") {
+        "bare" => router,
+        "nothing" => router.layer(tower::layer::layer_fn(|inner| inner)),
+        "governor" => {
+            let mut config = GovernorConfigBuilder::default();
+            let config = match name.ends_with("denied") {
+                true => config.per_second(3_600).burst_size(1).use_headers().finish(),
+                false => config.per_millisecond(1).burst_size(1_020).use_headers().finish(),
+            };
+            router.layer(GovernorLayer::new(Arc::new(config.expect("a rate and a burst"))))
+        }
+        "ours" => router.layer(ours()),
+        "unexposed" => router.layer(ours().expose_decision(false)),
+        "ietf" => router.layer(ours().ietf_headers(IetfDraft::Draft11)),
+        "three" => {
+            router.layer(RateLimitLayer::new(limiter(["a", "b", "c"].map(|name| Rule::new(name, quota)))))
+        }
+        "others" => {
+            let rules = elsewhere(quota).chain([Rule::new("here", quota)]);
+            router.layer(RateLimitLayer::new(limiter(rules)))
+        }
+        "unmatched" => router.layer(RateLimitLayer::new(limiter(elsewhere(quota)))),
+        other => panic!("there is no {other}"),
+    };
+    let mut router = router.into_service();
+    (0..10).for_each(|_| _ = call(&mut router));
+    let region = Region::new(ALLOCATOR);
+    let admitted = counted_loop(&mut router);
+    let allocations = region.change().allocations as f64 / REQUESTS as f64;
+    assert_eq!(admitted, if name.ends_with("denied") { 0 } else { REQUESTS }, "{name}");
+    allocations
+}
+
+fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
+    Limiter::builder().rules(rules).build().expect("rules that fit together")
+}
+
+/// A hundred rules for other paths.
+fn elsewhere(quota: Quota) -> impl Iterator<Item = Rule> {
+    (0..100).map(move |i| Rule::new(format!("rule-{i}"), quota).on_path(format!("/elsewhere/{i}")))
+}
+
+#[inline(never)]
+fn counted_loop<S>(router: &mut S) -> usize
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    (0..REQUESTS).filter(|_| call(router).status() == StatusCode::OK).count()
+}
+
+fn call<S>(router: &mut S) -> Response<Body>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+{
+    let mut request = Request::new(Body::empty());
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 7], 4711))));
+    let Poll::Ready(Ok(response)) = pin!(router.call(request)).poll(&mut Context::from_waker(Waker::noop()))
+    else {
+        panic!("the handler answers at once")
+    };
+    response
+}
