@@ -141,6 +141,13 @@ fn v6(text: &str) -> Hop {
     address.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())
 }
 
+/// A number, or an underscore and a name (RFC 7239, section 6).
 fn is_port(text: &str) -> bool {
-    text.parse::<u16>().is_ok()
+    match text.strip_prefix('_') {
+        Some(name) => {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        }
+        None => text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok(),
+    }
 }
