@@ -1,0 +1,148 @@
+//! Keys made from other things, and from each other.
+
+use std::sync::Arc;
+
+use http::Request;
+
+use super::super::{
+    Extracted, Key, KeyExtractor, Secret, extension, from_async_fn, from_fn, header, method, path, peer_ip,
+};
+use super::{from_peer, key_of, shown, to, with};
+use crate::RequestHead;
+
+#[derive(Clone)]
+struct User {
+    id: u64,
+}
+
+async fn wait(extractor: &impl KeyExtractor, request: &Request<()>) -> Option<Key> {
+    extractor.extract(&RequestHead::from(request)).wait().await
+}
+
+#[test]
+fn a_tuple_of_keys_is_a_key_of_all_of_them() {
+    let request = from_peer("192.0.2.7", &[("x-a", "a"), ("x-b", "bc")]);
+    assert_eq!(shown(&(peer_ip(), path()), &request), "192.0.2.7|/");
+    assert_eq!(shown(&(peer_ip(), method(), path()), &request), "192.0.2.7|GET|/");
+    assert_eq!(shown(&(peer_ip(), header("x-a"), header("x-b"), path()), &request), "192.0.2.7|a|bc|/");
+    assert_eq!(shown(&((header("x-a"), header("x-b")), path()), &request), "a|bc|/");
+}
+
+#[test]
+fn the_parts_of_a_tuple_do_not_run_into_each_other() {
+    let key = |a: &str, b: &str| {
+        let request = with(&[("x-a", a.as_bytes()), ("x-b", b.as_bytes())]);
+        key_of(&(header("x-a"), header("x-b")), &request).unwrap()
+    };
+    assert_ne!(key("a", "bc"), key("ab", "c"));
+    assert_ne!(key("a|b", "c"), key("a", "b|c"));
+    assert_ne!(key("", "a"), key("a", ""));
+    let long = "x".repeat(5_000);
+    assert_ne!(key(&long, "a"), key(&long, "b"));
+    assert_ne!(key("a", &long), key(&long, "a"));
+}
+
+#[test]
+fn a_tuple_that_misses_one_part_is_missing() {
+    let request = with(&[("x-a", b"a")]);
+    assert_eq!(key_of(&(header("x-a"), header("x-b")), &request), None);
+    assert_eq!(key_of(&(header("x-b"), header("x-a")), &request), None);
+    assert_eq!(key_of(&(header("x-a"), path(), header("x-b")), &request), None);
+    assert_eq!(key_of(&(path(), header("x-b"), path(), header("x-a")), &request), None);
+}
+
+#[test]
+fn what_an_outer_layer_knows_is_a_key() {
+    let key = extension(|user: &User| user.id);
+    let mut request = to("/");
+    assert_eq!(key_of(&key, &request), None);
+    request.extensions_mut().insert(User { id: 7 });
+    assert_eq!(key_of(&key, &request), Some(Key::from(7u64)));
+    assert_ne!(key_of(&key, &request), Some(Key::from("7")));
+}
+
+#[test]
+fn a_closure_makes_any_key_of_the_head() {
+    let key = from_fn(|head: &RequestHead<'_>| {
+        let host = head.uri().host()?;
+        Some(Key::from(host).and(head.method().as_str()))
+    });
+    assert_eq!(shown(&key, &to("http://example.com/x")), "example.com|GET");
+    assert_eq!(key_of(&key, &to("/x")), None);
+    assert_eq!(format!("{key:?}"), "FromFn(..)");
+}
+
+#[tokio::test]
+async fn a_key_may_be_looked_up() {
+    let key = from_async_fn(|head: &RequestHead<'_>| {
+        let name = head.headers().get("x-user").and_then(|name| name.to_str().ok()).map(String::from);
+        async move {
+            tokio::task::yield_now().await;
+            name.filter(|name| name == "alice").map(|_| 7u64)
+        }
+    });
+    let request = with(&[("x-user", b"alice")]);
+    assert!(matches!(key.extract(&RequestHead::from(&request)), Extracted::Later(_)));
+    assert_eq!(wait(&key, &request).await, Some(Key::from(7u64)));
+    assert_eq!(wait(&key, &with(&[("x-user", b"mallory")])).await, None);
+    assert_eq!(wait(&key, &to("/")).await, None);
+}
+
+#[tokio::test]
+async fn a_tuple_may_have_parts_that_are_looked_up() {
+    let later = || from_async_fn(|_: &RequestHead<'_>| async { Some("later") });
+    let never = || from_async_fn(|_: &RequestHead<'_>| async { None::<&str> });
+    let expect = |text: &str| Some(text.to_owned());
+    let wait = async |key: Arc<dyn KeyExtractor>| wait(&key, &to("/x")).await.map(|key| key.to_string());
+    assert_eq!(wait(Arc::new((path(), later()))).await, expect("/x|later"));
+    assert_eq!(wait(Arc::new((later(), path()))).await, expect("later|/x"));
+    assert_eq!(wait(Arc::new((later(), later(), method()))).await, expect("later|later|GET"));
+    assert_eq!(wait(Arc::new((later(), never()))).await, None);
+    assert_eq!(wait(Arc::new((never(), path()))).await, None);
+    // What is missing at once need not be waited for.
+    let request = to("/x");
+    let key = (later(), header("x-a")).extract(&RequestHead::from(&request));
+    assert!(matches!(key, Extracted::Missing));
+}
+
+#[test]
+fn a_key_of_ones_own_kind_is_a_key_as_any_other() {
+    struct Tenant;
+
+    impl KeyExtractor for Tenant {
+        fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+            head.uri().host().and_then(|host| host.split('.').next()).into()
+        }
+    }
+
+    assert_eq!(shown(&(Tenant, path()), &to("http://acme.example.com/x")), "acme|/x");
+    let shared: Arc<dyn KeyExtractor> = Arc::new(Tenant);
+    assert_eq!(shown(&shared, &to("http://acme.example.com/x")), "acme");
+}
+
+#[test]
+fn extracted_keys_are_shown_by_what_is_known_of_them() {
+    let request = to("/x");
+    let head = RequestHead::from(&request);
+    assert_eq!(format!("{:?}", path().extract(&head)), "Key(Key(/x))");
+    assert_eq!(format!("{:?}", header("x-a").extract(&head)), "Missing");
+    let later = from_async_fn(|_: &RequestHead<'_>| async { Some("x") });
+    assert_eq!(format!("{:?}", later.extract(&head)), "Later(..)");
+}
+
+#[test]
+fn extractors_can_be_cloned_shared_and_sent() {
+    fn check<T: Clone + Send + Sync + 'static>() {}
+    check::<super::super::PeerIp>();
+    check::<super::super::ClientIp>();
+    check::<super::super::TrustedProxies>();
+    check::<super::super::Header>();
+    check::<Secret<super::super::Bearer>>();
+    check::<super::super::Cookie>();
+    check::<super::super::Path>();
+    check::<super::super::PathParam>();
+    check::<super::super::Route>();
+    check::<super::super::RequestMethod>();
+    check::<super::super::Constant>();
+    check::<super::super::FromFn>();
+}

@@ -1,0 +1,153 @@
+//! Keys that the request carries.
+
+use http::{Method, Request};
+
+use super::super::{
+    Key, KeyExtractor, bearer, constant, cookie, global, header, method, path, path_param, route,
+};
+use super::{key_of, shown, to, with};
+
+#[test]
+fn a_header_is_counted_by_its_value_whatever_bytes_it_has() {
+    let key = header("x-tenant");
+    assert_eq!(shown(&key, &with(&[("x-tenant", b"acme")])), "acme");
+    assert_eq!(shown(&key, &with(&[("x-tenant", b"\xff|x")])), "%FF%7Cx");
+    assert_eq!(shown(&key, &with(&[("x-tenant", b"")])), "\"\"");
+    assert_eq!(shown(&key, &with(&[("x-tenant", b"first"), ("x-tenant", b"second")])), "first");
+    assert_eq!(key_of(&key, &with(&[("x-other", b"acme")])), None);
+}
+
+#[test]
+fn values_of_any_length_are_different_keys_and_take_no_more_room() {
+    let long = |last: u8| {
+        let mut value = vec![b'x'; 64 * 1024];
+        value.push(last);
+        key_of(&header("x-tenant"), &with(&[("x-tenant", &value)])).unwrap()
+    };
+    assert_eq!(long(b'a'), long(b'a'));
+    assert_ne!(long(b'a'), long(b'b'));
+    assert!(long(b'a').to_string().len() < 64);
+    assert_eq!(size_of::<Key>(), 64);
+}
+
+#[test]
+fn a_secret_is_counted_and_never_shown() {
+    for secret in ["hunter2".to_owned(), "hunter2".repeat(100)] {
+        let authorization = format!("Bearer {secret}");
+        let session = format!("session={secret}");
+        let request = with(&[
+            ("x-api-key", secret.as_bytes()),
+            ("authorization", authorization.as_bytes()),
+            ("cookie", session.as_bytes()),
+        ]);
+        let keys = [
+            key_of(&header("x-api-key").secret(), &request),
+            key_of(&bearer(), &request),
+            key_of(&cookie("session").secret(), &request),
+            key_of(&(header("x-api-key").secret(), path()), &request),
+            key_of(&(bearer(), header("x-api-key").secret(), method()), &request),
+        ];
+        for key in keys {
+            let shown = format!("{} {key:?}", key.unwrap());
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        // The same secret is the same key wherever it comes from, and another is another.
+        assert_eq!(keys[0], keys[1]);
+        assert_ne!(keys[0], key_of(&bearer(), &with(&[("authorization", b"Bearer hunter3")])));
+    }
+}
+
+#[test]
+fn an_extractor_that_has_seen_secrets_shows_none() {
+    let request = with(&[("authorization", b"Bearer hunter2")]);
+    let extracted = bearer().extract(&crate::RequestHead::from(&request));
+    assert!(!format!("{extracted:?} {:?}", bearer()).contains("hunter2"));
+}
+
+#[test]
+fn the_bearer_token_is_found_whatever_the_case_of_the_scheme() {
+    let token = |value: &[u8]| key_of(&bearer(), &with(&[("authorization", value)]));
+    let expected = Some(Key::secret("t0ken"));
+    for value in [&b"Bearer t0ken"[..], b"bearer t0ken", b"BEARER t0ken", b"BeArEr   t0ken "] {
+        assert_eq!(token(value), expected);
+    }
+    // But the token's case is the token's.
+    assert_ne!(token(b"Bearer T0KEN"), expected);
+    for value in [
+        &b"Basic t0ken"[..],
+        b"Bearer",
+        b"Bearer ",
+        b"Bearer    ",
+        b"Bearert0ken",
+        b"",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff",
+    ] {
+        assert_eq!(token(value), None);
+    }
+    assert_eq!(key_of(&bearer(), &to("/")), None);
+}
+
+#[test]
+fn a_cookie_is_found_on_whichever_line_it_is() {
+    let key = cookie("session");
+    for lines in [
+        &[("cookie", &b"session=abc"[..])][..],
+        &[("cookie", b"theme=dark; session=abc; lang=de")],
+        &[("cookie", b"theme=dark"), ("cookie", b"lang=de;session=abc")],
+        // HTTP/2 allows one line for each.
+        &[("cookie", b"a=1"), ("cookie", b"b=2"), ("cookie", b"session=abc")],
+        // Of several, the first.
+        &[("cookie", b"session=abc; session=def"), ("cookie", b"session=ghi")],
+    ] {
+        assert_eq!(shown(&key, &with(lines)), "abc", "{lines:?}");
+    }
+    assert_eq!(shown(&key, &with(&[("cookie", b"session=a=b=c")])), "a=b=c");
+}
+
+#[test]
+fn a_cookie_with_a_name_that_only_begins_or_ends_alike_is_another() {
+    for line in [&b"session2=abc"[..], b"xsession=abc", b"session", b"Session=abc", b"x=session=abc", b""] {
+        assert_eq!(key_of(&cookie("session"), &with(&[("cookie", line)])), None, "{line:?}");
+    }
+    assert_eq!(shown(&cookie("session"), &with(&[("cookie", b"session=")])), "\"\"");
+}
+
+#[test]
+fn the_query_is_no_part_of_a_path() {
+    for uri in ["/a/b", "/a/b?x=1", "/a/b?", "/a/b?x=/c", "http://example.com/a/b?y"] {
+        assert_eq!(shown(&path(), &to(uri)), "/a/b", "{uri}");
+    }
+}
+
+#[test]
+fn a_path_is_one_however_it_is_spelled() {
+    for uri in ["/a/b", "/%61/b", "/a/%62", "/%61%2Fb", "/%61%2fb"] {
+        assert_eq!(shown(&path(), &to(uri)), "/a/b", "{uri}");
+    }
+    assert_ne!(shown(&path(), &to("/a/b")), shown(&path(), &to("/a/B")));
+    // What is no encoding stands for itself, and what it stands for need not be text.
+    assert_eq!(shown(&path(), &to("/%zz%4")), "/%25zz%254");
+    assert_eq!(shown(&path(), &to("/%FF%00")), "/%FF%00");
+    // Decoded once and no more: these are different resources.
+    assert_ne!(shown(&path(), &to("/%2561")), shown(&path(), &to("/%61")));
+}
+
+#[test]
+fn the_method_is_a_key() {
+    let request = |method: Method| Request::builder().method(method).body(()).unwrap();
+    assert_eq!(shown(&method(), &request(Method::DELETE)), "DELETE");
+    assert_eq!(shown(&method(), &request(Method::from_bytes(b"PURGE").unwrap())), "PURGE");
+}
+
+#[test]
+fn a_constant_is_the_same_key_for_all() {
+    assert_eq!(shown(&constant("backend"), &to("/a")), "backend");
+    assert_eq!(shown(&global(), &to("/a")), "*");
+    assert_eq!(key_of(&global(), &to("/a")), key_of(&global(), &to("/b")));
+}
+
+#[test]
+fn without_a_route_there_are_neither_parameters_nor_a_route() {
+    assert_eq!(key_of(&path_param("id"), &to("/users/7")), None);
+    assert_eq!(key_of(&route(), &to("/users/7")), None);
+}
