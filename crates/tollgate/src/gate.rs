@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response};
 use tollgate_core::{
     Algorithm, Decision, Outcome, Receipt, Refund, Retry, RuleName, Store, StoreError, Timestamp,
 };
@@ -70,7 +70,7 @@ impl<S: Store, R> Gate<S, R> {
     {
         let decision = match answer {
             Ok(decision) if decision.is_admitted() => decision,
-            Ok(decision) => return Verdict::Reject(self.deny(request, plan, decision)),
+            Ok(decision) => return Verdict::Reject(self.deny(request, decision, self.policies(plan))),
             Err(error) => return self.fail(request, plan, error),
         };
         if self.expose_decision {
@@ -98,27 +98,33 @@ impl<S: Store, R> Gate<S, R> {
     }
 
     /// What a request is answered that has not got the key of a rule that wants it.
-    pub(crate) fn refuse<A, B>(&self, request: &Request<A>, plan: &Plan, rule: RuleName) -> Response<B>
+    pub(crate) fn refuse<A, B>(&self, request: &Request<A>, rule: RuleName) -> Response<B>
     where
         R: Rejection<B>,
     {
+        let rules = self.limiter.rules();
+        let rule_of = rules.find(rule.as_str()).map(|number| rules.rule(number));
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut decision = Decision::new(Timestamp::UNIX_EPOCH.saturating_add(since_epoch));
-        let limit = self
-            .limiter
-            .rules()
-            .find(rule.as_str())
-            .map_or(0, |number| self.limiter.rules().rule(number).quota(&QuotaChoice::Own(0)).max());
+        let own = QuotaChoice::Own(0);
+        let limit = rule_of.map_or(0, |rule| rule.quota(&own).max());
         decision.push(rule, Outcome::denied(limit, 0, Duration::ZERO, Duration::ZERO, Retry::Never));
-        self.deny(request, plan, &decision)
+        // It speaks of this rule alone: the others have not been asked.
+        let policy = rule_of.map(|rule| rule.policy(&own));
+        self.deny(request, &decision, policy.into_iter())
     }
 
-    fn deny<A, B>(&self, request: &Request<A>, plan: &Plan, decision: &Decision) -> Response<B>
+    fn deny<A, B>(
+        &self,
+        request: &Request<A>,
+        decision: &Decision,
+        policies: impl Iterator<Item = HeaderValue>,
+    ) -> Response<B>
     where
         R: Rejection<B>,
     {
         let mut response = self.reject(request, &Refusal::Limited(decision));
-        self.written(plan, decision).write(response.headers_mut());
+        self.fields.of(decision, policies).write(response.headers_mut());
         if self.expose_decision {
             response.extensions_mut().insert(decision.clone());
         }
@@ -134,17 +140,16 @@ impl<S: Store, R> Gate<S, R> {
         response
     }
 
-    #[inline(always)]
-    fn written(&self, plan: &Plan, decision: &Decision) -> Written {
+    /// The policies of a plan's rules.
+    fn policies<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = HeaderValue> + 'a {
         let rules = self.limiter.rules();
-        let policies = plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota));
-        self.fields.of(decision, policies)
+        plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota))
     }
 
     #[inline(always)]
     fn tell(&self, plan: &Plan, decision: &Decision) -> Told {
         Told {
-            fields: self.written(plan, decision),
+            fields: self.fields.of(decision, self.policies(plan)),
             decision: self.expose_decision.then(|| Box::new(decision.clone())),
         }
     }

@@ -78,7 +78,7 @@ where
             return ResponseFuture::forward(self.inner.call(request), None);
         }
         if let Some(rule) = plan.refused_by() {
-            return ResponseFuture::answer(self.gate.refuse(&request, &plan, rule));
+            return ResponseFuture::answer(self.gate.refuse(&request, rule));
         }
         match self.gate.limiter.decide(&plan) {
             // Decided at once: the inner service, which is ready, can be called as it is.

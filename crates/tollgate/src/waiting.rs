@@ -145,7 +145,7 @@ where
         return Next::Forward(None);
     }
     if let Some(rule) = plan.refused_by() {
-        return Next::Answer(service.gate().refuse(request, &plan, rule));
+        return Next::Answer(service.gate().refuse(request, rule));
     }
     match service.limiter().decide(&plan) {
         Answer::Now(answer) => judged(service, service.gate().judge(request, &plan, &answer), plan),
