@@ -43,8 +43,10 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
-        self.fields.write(response.headers_mut());
-        if let Some(decision) = self.decision {
+        // Where an inner layer has denied, its decision is why the response is what it is.
+        let denied_within = response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted());
+        self.fields.write(response.headers_mut(), denied_within);
+        if let Some(decision) = self.decision.filter(|_| !denied_within) {
             response.extensions_mut().insert(*decision);
         }
     }
@@ -124,7 +126,7 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         let mut response = self.reject(request, &Refusal::Limited(decision));
-        self.fields.of(decision, policies).write(response.headers_mut());
+        self.fields.of(decision, policies).write(response.headers_mut(), false);
         if self.expose_decision {
             response.extensions_mut().insert(decision.clone());
         }

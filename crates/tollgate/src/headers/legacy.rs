@@ -30,8 +30,11 @@ impl Trio {
         })
     }
 
-    /// Writes the three, unless an inner layer has written those of a tighter rule.
-    pub(super) fn write(self, headers: &mut HeaderMap) {
+    /// Writes the three, unless an inner layer has written those of a tighter rule, such as one that denied.
+    pub(super) fn write(self, headers: &mut HeaderMap, denied_within: bool) {
+        if denied_within && headers.contains_key(REMAINING) {
+            return;
+        }
         if let Some(inner) = headers.insert(REMAINING, number(self.remaining.into())) {
             let remaining = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
             if !self.is_denial && remaining.is_some_and(|remaining| remaining <= self.remaining) {

@@ -64,9 +64,10 @@ impl HeaderFields {
 }
 
 impl Written {
-    pub(crate) fn write(self, headers: &mut HeaderMap) {
+    /// Writes them beside what an inner layer, which may have denied, has written.
+    pub(crate) fn write(self, headers: &mut HeaderMap, denied_within: bool) {
         if let Some(trio) = self.legacy {
-            trio.write(headers);
+            trio.write(headers, denied_within);
         }
         for (policy, limit) in self.ietf {
             ietf::append(policy, limit, headers);
