@@ -1,0 +1,84 @@
+//! Stores that take their time, or fail.
+
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::time::Duration;
+
+use tollgate::core::{KeyRef, Refund, RuleName, StoreErrorKind};
+use tollgate::{Charge, Decision, Store, StoreError};
+use tollgate_core::Answer;
+
+use crate::support::Memory;
+
+type Answered = Result<Decision, StoreError>;
+
+/// A store whose answers come later.
+#[derive(Clone, Debug)]
+pub(crate) struct Slow {
+    pub(crate) store: Memory,
+    pub(crate) after: Duration,
+}
+
+impl Store for Slow {
+    type Charging = Pin<Box<dyn Future<Output = Answered> + Send>>;
+
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+        let (answer, after) = (self.store.decide(charges), self.after);
+        Answer::Later(Box::pin(async move {
+            tokio::time::sleep(after).await;
+            Ok(answer)
+        }))
+    }
+
+    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Answered> + Send {
+        self.store.peek(charges)
+    }
+
+    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.store.refund(refunds)
+    }
+
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.store.reset(rule, key)
+    }
+}
+
+/// A store that fails, at once or later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failing {
+    pub(crate) kind: StoreErrorKind,
+    pub(crate) after: Option<Duration>,
+}
+
+impl Failing {
+    fn error(self) -> StoreError {
+        StoreError::new(self.kind).with_source("the cable was cut at redis.internal:6379")
+    }
+}
+
+impl Store for Failing {
+    type Charging = Pin<Box<dyn Future<Output = Answered> + Send>>;
+
+    fn charge(&self, _: &[Charge<'_>]) -> Answer<Self::Charging> {
+        let error = self.error();
+        match self.after {
+            None => Answer::Now(Err(error)),
+            Some(after) => Answer::Later(Box::pin(async move {
+                tokio::time::sleep(after).await;
+                Err(error)
+            })),
+        }
+    }
+
+    fn peek(&self, _: &[Charge<'_>]) -> impl Future<Output = Answered> + Send {
+        ready(Err(self.error()))
+    }
+
+    fn refund(&self, _: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(Err(self.error()))
+    }
+
+    fn reset(&self, _: RuleName, _: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(Err(self.error()))
+    }
+}
