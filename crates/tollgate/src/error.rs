@@ -38,6 +38,8 @@ pub enum ConfigError {
     CostAboveQuota {
         /// The rule.
         rule: String,
+        /// The tier whose quota it is, if it is not the rule's own.
+        tier: Option<String>,
         /// The cost.
         cost: u32,
         /// The most that the quota can hold.
@@ -69,17 +71,15 @@ impl fmt::Display for ConfigError {
                 write!(f, "two rules are named `{rule}`; they would share their counters")
             }
             Self::NoRules => f.write_str("there are no rules, so nothing would be limited"),
-            Self::Quota { rule, tier: None, error } => write!(f, "rule `{rule}`: {error}"),
-            Self::Quota { rule, tier: Some(tier), error } => {
-                write!(f, "rule `{rule}`, tier `{tier}`: {error}")
-            }
+            Self::Quota { rule, tier, error } => write!(f, "{}: {error}", Place(rule, tier.as_deref())),
             Self::DuplicateTier { rule, tier } => {
                 write!(f, "rule `{rule}`: two tiers are named `{tier}`")
             }
-            Self::CostAboveQuota { rule, cost, max } => write!(
+            Self::CostAboveQuota { rule, tier, cost, max } => write!(
                 f,
-                "rule `{rule}`: a request costs {cost}, but the quota never holds more than {max}, so \
-                 nothing would ever be admitted"
+                "{}: a request costs {cost}, but the quota never holds more than {max}, so nothing would \
+                 ever be admitted",
+                Place(rule, tier.as_deref())
             ),
             Self::Path { rule, path, reason } => write!(f, "rule `{rule}`, path `{path}`: {reason}"),
             Self::Network { network, reason } => write!(f, "trusted proxies `{network}`: {reason}"),
@@ -88,6 +88,17 @@ impl fmt::Display for ConfigError {
 }
 
 impl Error for ConfigError {}
+
+/// A rule, and a tier of it.
+struct Place<'a>(&'a str, Option<&'a str>);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(rule, tier) = self;
+        write!(f, "rule `{rule}`")?;
+        tier.map_or(Ok(()), |tier| write!(f, ", tier `{tier}`"))
+    }
+}
 
 impl From<RuleNameError> for ConfigError {
     fn from(error: RuleNameError) -> Self {

@@ -117,9 +117,12 @@ impl Compiled {
                 error,
             })?;
             match rule.cost {
-                Cost::Fixed(cost) if cost > quota.max() => {
-                    Err(ConfigError::CostAboveQuota { rule: rule.name.clone(), cost, max: quota.max() })
-                }
+                Cost::Fixed(cost) if cost > quota.max() => Err(ConfigError::CostAboveQuota {
+                    rule: rule.name.clone(),
+                    tier: tier.cloned(),
+                    cost,
+                    max: quota.max(),
+                }),
                 _ => Ok(NamedQuota { quota: *quota, policy: ietf::policy(name, quota) }),
             }
         };
