@@ -28,6 +28,7 @@ pub(crate) enum PatternProblem {
     Braces,
     RestNotLast,
     Duplicate,
+    Sigil,
 }
 
 impl fmt::Display for PatternProblem {
@@ -40,6 +41,10 @@ impl fmt::Display for PatternProblem {
             }
             Self::RestNotLast => "`{*rest}` takes all that follows, so it comes last",
             Self::Duplicate => "two parameters have the same name",
+            Self::Sigil => {
+                "a parameter is written `{id}` or `{*rest}`, and no longer `:id` or `*rest`; a segment that \
+                 begins with `:` or `*` is written with `%3A` or `%2A`"
+            }
         })
     }
 }
@@ -95,6 +100,10 @@ impl Segment {
             }
             return Ok(make(name.to_owned()));
         }
+        // Taken literally it would match nothing that was meant, and nobody would be limited.
+        if text.starts_with([':', '*']) {
+            return Err(PatternProblem::Sigil);
+        }
         let literal = text.replace("{{", "\0").replace("}}", "\u{1}");
         if literal.contains(['{', '}']) {
             return Err(PatternProblem::Braces);
@@ -146,10 +155,14 @@ mod tests {
             ("/{id}b", PatternProblem::Braces),
             ("/{*rest}/x", PatternProblem::RestNotLast),
             ("/{a}/{a}", PatternProblem::Duplicate),
+            ("/users/:id", PatternProblem::Sigil),
+            ("/files/*", PatternProblem::Sigil),
         ] {
             assert_eq!(Pattern::parse(text), Err(problem), "{text}");
         }
         let doubled = Pattern::parse("/{{id}}").unwrap();
         assert_eq!(doubled.segments(), [Segment::Fixed("{id}".to_owned())]);
+        let literal = Pattern::parse("/%3Aid").unwrap();
+        assert_eq!(literal.segments(), [Segment::Fixed(":id".to_owned())]);
     }
 }
