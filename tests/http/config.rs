@@ -1,0 +1,126 @@
+//! Configurations that cannot be used: what is wrong, where, and what would be right.
+
+use http::Method;
+use tollgate::{ConfigError, Limiter, MINUTE, Quota, QuotaError, RateLimitLayer, Rule, Tier};
+
+const FINE: Quota = Quota::per_minute(5);
+
+fn error(rules: impl IntoIterator<Item = Rule>) -> ConfigError {
+    Limiter::builder().rules(rules).build().expect_err("the rules make no sense")
+}
+
+#[track_caller]
+fn says(error: &ConfigError, parts: &[&str]) {
+    let text = error.to_string();
+    for part in parts {
+        assert!(text.contains(part), "{text:?} does not say {part:?}");
+    }
+}
+
+#[test]
+fn a_limiter_without_rules_is_refused() {
+    let error = error([]);
+    assert_eq!(error, ConfigError::NoRules);
+    says(&error, &["no rules", "nothing would be limited"]);
+}
+
+#[test]
+fn a_bad_name_is_refused() {
+    for (name, part) in [
+        ("", "cannot be empty"),
+        ("a b", "' '"),
+        ("näme", "'ä'"),
+        ("line\nbreak", "printable ASCII"),
+        (&"x".repeat(65), "longer than 64"),
+    ] {
+        let error = error([Rule::new(name, FINE)]);
+        assert!(matches!(error, ConfigError::RuleName(_)));
+        says(&error, &[part]);
+    }
+}
+
+#[test]
+fn two_rules_of_one_name_are_refused() {
+    let error = error([Rule::new("a", FINE), Rule::new("b", FINE), Rule::new("a", FINE).on_path("/x")]);
+    assert_eq!(error, ConfigError::DuplicateRule { rule: "a".to_owned() });
+    says(&error, &["`a`", "share their counters"]);
+}
+
+#[test]
+fn a_quota_that_makes_no_sense_is_refused() {
+    for (quota, wrong, part) in [
+        (Quota::per_second(0), QuotaError::ZeroLimit, "the least is 1"),
+        (FINE.burst(0), QuotaError::ZeroBurst, "the least is 1"),
+        (Quota::leaky_bucket(1, MINUTE).capacity(0), QuotaError::ZeroCapacity, "the least is 1"),
+        (Quota::token_bucket(1, std::time::Duration::ZERO), QuotaError::PeriodTooShort, "one millisecond"),
+        (Quota::token_bucket(1, std::time::Duration::MAX), QuotaError::PeriodTooLong, "ten years"),
+        (
+            Quota::fixed_window(5, MINUTE).burst(9),
+            QuotaError::BurstWithout(tollgate::Algorithm::FixedWindow),
+            "only a token-bucket has",
+        ),
+        (FINE.capacity(9), QuotaError::CapacityWithout(tollgate::Algorithm::TokenBucket), "its burst"),
+    ] {
+        let of_rule = error([Rule::new("api", quota)]);
+        assert_eq!(of_rule, ConfigError::Quota { rule: "api".to_owned(), tier: None, error: wrong });
+        says(&of_rule, &["rule `api`", part]);
+        let of_tier = error([Rule::new("api", FINE).tier("pro", quota)]);
+        says(&of_tier, &["rule `api`", "tier `pro`", part]);
+    }
+}
+
+#[test]
+fn two_tiers_of_one_name_are_refused() {
+    let error = error([Rule::new("api", FINE).tier("pro", FINE).tier("pro", Tier::Unlimited)]);
+    assert_eq!(error, ConfigError::DuplicateTier { rule: "api".to_owned(), tier: "pro".to_owned() });
+    says(&error, &["rule `api`", "`pro`"]);
+}
+
+#[test]
+fn a_cost_that_could_never_be_paid_is_refused() {
+    let own = error([Rule::new("api", FINE).cost(6)]);
+    assert!(matches!(&own, ConfigError::CostAboveQuota { rule, cost: 6, max: 5, .. } if rule == "api"));
+    says(&own, &["rule `api`", "costs 6", "more than 5"]);
+    let tier = error([Rule::new("api", FINE).cost(5).tier("free", Quota::per_minute(4))]);
+    says(&tier, &["rule `api`", "tier `free`", "costs 5", "more than 4"]);
+    assert!(Limiter::builder().rule(Rule::new("api", FINE).cost(5)).build().is_ok());
+}
+
+#[test]
+fn a_bad_path_is_refused() {
+    for (path, part) in [
+        ("users", "begins with `/`"),
+        ("", "begins with `/`"),
+        ("/users/:id", "`{id}`"),
+        ("/files/*", "`{*rest}`"),
+        ("/users/{id", "`{id}`"),
+        ("/users/{}", "with a name"),
+        ("/v{version}", "whole segment"),
+        ("/{*rest}/x", "comes last"),
+        ("/{id}/{id}", "same name"),
+    ] {
+        let error =
+            error([Rule::new("fine", FINE), Rule::new("api", FINE).on_path("/ok").on(Method::GET, path)]);
+        assert!(matches!(&error, ConfigError::Path { rule, .. } if rule == "api"), "{path}");
+        says(&error, &["rule `api`", &format!("`{path}`"), part]);
+    }
+}
+
+#[test]
+fn a_bad_network_is_refused() {
+    let error = tollgate::key::TrustedProxies::networks(["10.0.0.0/8", "10.0.0/8"]).unwrap_err();
+    assert!(matches!(&error, ConfigError::Network { network, .. } if network == "10.0.0/8"));
+    says(&error, &["`10.0.0/8`", "such as `10.0.0.0/8`"]);
+}
+
+#[test]
+fn an_error_is_an_error_that_can_be_boxed_sent_and_compared() {
+    fn check<T: std::error::Error + Clone + PartialEq + Send + Sync + 'static>(_: &T) {}
+    check(&error([]));
+}
+
+#[test]
+#[should_panic(expected = "a limit of zero admits nothing")]
+fn a_layer_over_a_quota_that_makes_no_sense_says_so_at_once() {
+    let _ = RateLimitLayer::new(Quota::per_second(0));
+}

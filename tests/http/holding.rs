@@ -1,0 +1,215 @@
+//! Leaky buckets: requests are held back until it is their turn.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use http::{Request, StatusCode};
+use tokio::time::Instant;
+use tollgate::{
+    Clock, Decision, Limiter, MINUTE, MemoryStore, Quota, RateLimit, RateLimitLayer, Rule, Timestamp, key,
+};
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, Service, ServiceExt, service_fn};
+
+use crate::support::{Reply, ReplyExt, START, get, millis, ok, secs};
+
+/// Goes with tokio's time, which stands still until all wait.
+#[derive(Clone, Debug)]
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        START.saturating_add(self.0.elapsed())
+    }
+}
+
+type Inner = BoxCloneSyncService<Request<()>, Reply, Infallible>;
+type Queue = RateLimit<Inner, MemoryStore<TokioClock>>;
+
+/// When which request came through.
+type Log = Arc<Mutex<Vec<(String, Duration)>>>;
+
+fn queue(rules: impl IntoIterator<Item = Rule>) -> (Queue, Log) {
+    let start = Instant::now();
+    let store = MemoryStore::builder().clock(TokioClock(start)).build();
+    let limiter = Limiter::builder().store(store).rules(rules).build().unwrap();
+    let log = Log::default();
+    let logged = Arc::clone(&log);
+    let inner = service_fn(move |request: Request<()>| {
+        logged.lock().unwrap().push((request.uri().path().to_owned(), start.elapsed()));
+        std::future::ready(Ok(ok(request)))
+    });
+    (RateLimitLayer::new(limiter).layer(BoxCloneSyncService::new(inner)), log)
+}
+
+/// A queue of three, one of whom leaves each second.
+fn of_three() -> Rule {
+    Rule::new("queue", Quota::leaky_bucket(1, secs(1)).capacity(3)).key(key::global())
+}
+
+fn logged(log: &Log) -> Vec<(String, u64)> {
+    log.lock().unwrap().iter().map(|(path, at)| (path.clone(), at.as_millis() as u64)).collect()
+}
+
+fn entries(entries: &[(&str, u64)]) -> Vec<(String, u64)> {
+    entries.iter().map(|(path, at)| ((*path).to_owned(), *at)).collect()
+}
+
+async fn call(queue: &mut Queue, path: &str) -> impl Future<Output = Result<Reply, Infallible>> + use<> {
+    queue.ready().await.unwrap().call(get(path))
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_at_once_into_a_queue_of_three_leave_a_second_apart_and_two_are_denied() {
+    let (mut queue, log) = queue([of_three()]);
+    let mut replies = Vec::new();
+    for path in ["/a", "/b", "/c", "/d", "/e"] {
+        replies.push(call(&mut queue, path).await);
+    }
+    let replies = join_all(replies).await;
+    let statuses: Vec<_> = replies.iter().map(|reply| reply.as_ref().unwrap().status().as_u16()).collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/c", 2_000)]));
+    let denied = replies[3].as_ref().unwrap();
+    assert_eq!(denied.field("retry-after"), Some("1"));
+    assert_eq!((denied.trio().unwrap().0, denied.trio().unwrap().1), (3, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_comes_first_leaves_first_however_they_are_polled() {
+    let (mut queue, log) = queue([of_three()]);
+    let mut replies = Vec::new();
+    for path in ["/a", "/b", "/c"] {
+        replies.push(call(&mut queue, path).await);
+    }
+    replies.reverse();
+    join_all(replies).await;
+    // The one that leaves at once has left when it was called.
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/c", 2_000)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_come_no_faster_than_the_queue_drains_are_not_held_back() {
+    let (mut queue, log) = queue([of_three()]);
+    for n in 0..5 {
+        assert_eq!(call(&mut queue, "/").await.await.unwrap().status(), StatusCode::OK);
+        assert_eq!(logged(&log).len(), n + 1);
+        tokio::time::sleep(secs(1)).await;
+    }
+    assert_eq!(logged(&log).last().unwrap().1, 4_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_the_wait_is_waited_by_those_who_come_between() {
+    let (mut queue, log) = queue([of_three()]);
+    let first = call(&mut queue, "/a").await;
+    tokio::time::sleep(millis(300)).await;
+    let second = call(&mut queue, "/b").await;
+    let _ = tokio::join!(first, second);
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_request_is_told_of_its_delay_and_its_response_of_the_budget() {
+    let (mut queue, _) = queue([of_three()]);
+    let (first, second) = (call(&mut queue, "/a").await, call(&mut queue, "/b").await);
+    first.await.unwrap();
+    let reply = second.await.unwrap();
+    let decision: &Decision = reply.extensions().get().unwrap();
+    assert_eq!(decision.delay(), secs(1));
+    assert_eq!((reply.trio().unwrap().0, reply.trio().unwrap().1), (3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_in_line_gives_its_place_back_when_it_goes_away() {
+    let (mut queue, log) = queue([of_three()]);
+    let a = call(&mut queue, "/a").await;
+    let b = call(&mut queue, "/b").await;
+    let c = call(&mut queue, "/c").await;
+    assert_eq!(call(&mut queue, "/denied").await.await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    drop(c);
+    let d = call(&mut queue, "/d").await;
+    let _ = tokio::join!(a, b, d);
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/d", 2_000)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_with_others_behind_it_keeps_its_place_when_it_goes_away() {
+    // They have been told when to leave; somebody new in its place would leave too close to them.
+    let (mut queue, log) = queue([of_three()]);
+    let a = call(&mut queue, "/a").await;
+    let b = call(&mut queue, "/b").await;
+    let c = call(&mut queue, "/c").await;
+    drop(b);
+    assert_eq!(call(&mut queue, "/denied").await.await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    let _ = tokio::join!(a, c);
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/c", 2_000)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_go_away_from_the_end_give_their_places_back() {
+    let (mut queue, log) = queue([of_three()]);
+    let a = call(&mut queue, "/a").await;
+    let b = call(&mut queue, "/b").await;
+    let c = call(&mut queue, "/c").await;
+    tokio::time::sleep(millis(500)).await;
+    drop(c);
+    drop(b);
+    let d = call(&mut queue, "/d").await;
+    let e = call(&mut queue, "/e").await;
+    let _ = tokio::join!(a, d, e);
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/d", 1_000), ("/e", 2_000)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_goes_away_after_its_turn_has_had_its_place() {
+    let (mut queue, _) = queue([of_three()]);
+    let a = call(&mut queue, "/a").await;
+    let b = call(&mut queue, "/b").await;
+    let mut b = Box::pin(b);
+    assert!((&mut b).now_or_never().is_none());
+    let _ = a.await;
+    let _ = b.await;
+    // Two were let out at 0 and 1 s: the next leaves at 2 s.
+    let c = call(&mut queue, "/c").await;
+    let reply = c.await.unwrap();
+    let decision: &Decision = reply.extensions().get().unwrap();
+    assert_eq!(decision.delay(), secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_taken_only_if_the_other_rules_admit_as_well() {
+    let limit = Rule::new("limit", Quota::fixed_window(2, MINUTE)).key(key::global());
+    let (mut queue, log) = queue([of_three(), limit]);
+    let mut replies = Vec::new();
+    for path in ["/a", "/b", "/c", "/d"] {
+        replies.push(call(&mut queue, path).await);
+    }
+    join_all(replies).await;
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_in_two_queues_waits_for_the_longer() {
+    let slow = Rule::new("slow", Quota::leaky_bucket(1, secs(5)).capacity(3)).key(key::global());
+    let (mut queue, log) = queue([of_three(), slow]);
+    let mut replies = Vec::new();
+    for path in ["/a", "/b", "/c"] {
+        replies.push(call(&mut queue, path).await);
+    }
+    join_all(replies).await;
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 5_000), ("/c", 10_000)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn queues_are_one_for_each_key() {
+    let (mut queue, log) = queue([Rule::new("q", Quota::leaky_bucket(1, secs(1))).key(key::path())]);
+    let (a, b) = (call(&mut queue, "/a").await, call(&mut queue, "/b").await);
+    let _ = tokio::join!(a, b);
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 0)]));
+    let reply = call(&mut queue, "/c").await.await.unwrap();
+    assert_eq!(reply.status(), StatusCode::OK);
+}
