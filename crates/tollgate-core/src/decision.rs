@@ -140,6 +140,12 @@ impl Outcome {
         Duration::from_micros(self.reset_micros)
     }
 
+    /// When the whole budget is there again, if this was decided `at` this time.
+    #[must_use]
+    pub const fn reset_at(&self, at: Timestamp) -> Timestamp {
+        Timestamp::from_micros(at.as_micros().saturating_add(self.reset_micros))
+    }
+
     /// How long until [`remaining`](Self::remaining) next grows, if nobody charges the budget; zero
     /// if it is whole.
     #[must_use]
@@ -228,6 +234,13 @@ impl Decision {
         self.outcomes.iter().map(|(_, outcome)| outcome.delay()).max().unwrap_or_default()
     }
 
+    /// Whether an admitted request is to be held back.
+    #[inline]
+    #[must_use]
+    pub fn is_delayed(&self) -> bool {
+        self.admitted && self.outcomes.iter().any(|(_, outcome)| outcome.wait_micros > 0)
+    }
+
     /// When a denied request could be admitted: when the last of the denying rules would. `None` if
     /// it was admitted.
     #[must_use]
@@ -238,7 +251,15 @@ impl Decision {
     /// The rule that matters most to the caller: of those that deny, the one to wait for longest; if
     /// none denies, the one with the least left, and of those the one that resets last.
     #[must_use]
+    #[inline]
     pub fn tightest(&self) -> Option<(RuleName, &Outcome)> {
+        match &*self.outcomes {
+            [(rule, only)] => Some((*rule, only)),
+            _ => self.tightest_of_several(),
+        }
+    }
+
+    fn tightest_of_several(&self) -> Option<(RuleName, &Outcome)> {
         self.outcomes().min_by_key(|(_, outcome)| {
             let wait = if outcome.admitted { 0 } else { outcome.wait_micros };
             (outcome.admitted, !wait, outcome.remaining, !outcome.reset_micros)

@@ -79,10 +79,10 @@ impl<S: Store, R> Gate<S, R> {
             request.extensions_mut().insert(decision.clone());
         }
         let told = self.tell(plan, decision);
-        if decision.delay().is_zero() {
-            Verdict::Forward(Some(told))
-        } else {
+        if decision.is_delayed() {
             Verdict::Hold(Box::new(decision.clone()), told)
+        } else {
+            Verdict::Forward(Some(told))
         }
     }
 

@@ -25,7 +25,7 @@ impl Trio {
         Some(Self {
             limit: outcome.limit(),
             remaining: outcome.remaining(),
-            reset: decision.at().saturating_add(outcome.reset_after()).as_secs_ceil(),
+            reset: outcome.reset_at(decision.at()).as_secs_ceil(),
             is_denial: !decision.is_admitted(),
         })
     }

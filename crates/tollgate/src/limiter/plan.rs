@@ -91,7 +91,12 @@ impl<S: Store> Limiter<S> {
             // are in the order of the rules.
             let tier = match (&rule.tier_lookup, key) {
                 (None, Extracted::Key(key)) if pending.is_empty() => {
-                    return plan.add(number, rule, Some(key), TierChoice::Default, cost);
+                    return plan.entries.push(Planned {
+                        rule: number,
+                        quota: QuotaChoice::Own(0),
+                        cost,
+                        key,
+                    });
                 }
                 (None, key) => (key, PendingTier::Now(TierChoice::Default)),
                 (Some(TierLookup::Now(lookup)), key) => (key, PendingTier::Now(lookup(head))),
