@@ -23,7 +23,7 @@ fn limiter(store: Failing, rules: impl IntoIterator<Item = Rule>) -> Limiter<Fai
 
 fn app(store: Failing, rules: impl IntoIterator<Item = Rule>) -> App {
     let layer = RateLimitLayer::new(limiter(store, rules)).ietf_headers(IetfDraft::Draft11);
-    App::over(layer, |request| {
+    App::over(&layer, |request| {
         let mut reply = ok(Request::new(()));
         let error = request.extensions().get::<StoreError>();
         let kind = error.map_or("none".to_owned(), |error| format!("{:?}", error.kind()));
@@ -102,7 +102,7 @@ async fn what_needs_no_store_is_decided_without_it() {
 #[tokio::test]
 async fn a_client_is_not_told_what_is_wrong_inside() {
     let layer = RateLimitLayer::new(limiter(NOW, [rule("r", FailurePolicy::Deny)]));
-    for app in [App::over(layer.clone(), ok), App::over(layer.problem_details(), ok)] {
+    for app in [App::over(&layer.clone(), ok), App::over(&layer.problem_details(), ok)] {
         let reply = app.get("/").await;
         let headers = format!("{:?}", reply.headers());
         let body = body(reply).await;
@@ -113,7 +113,7 @@ async fn a_client_is_not_told_what_is_wrong_inside() {
 #[tokio::test]
 async fn as_a_problem_it_is_reduced_capacity() {
     let layer = RateLimitLayer::new(limiter(NOW, [rule("r", FailurePolicy::Deny)])).problem_details();
-    let reply = App::over(layer, ok).get("/").await;
+    let reply = App::over(&layer, ok).get("/").await;
     assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(reply.field("content-type"), Some("application/problem+json"));
     let json = json(reply).await;
@@ -132,7 +132,7 @@ async fn a_rejection_of_ones_own_can_tell_a_failure_from_a_denial() {
         reply
     };
     let layer = RateLimitLayer::new(limiter(NOW, [rule("r", FailurePolicy::Deny)])).rejection(rejection);
-    let reply = App::over(layer, ok).get("/").await;
+    let reply = App::over(&layer, ok).get("/").await;
     assert_eq!(reply.status(), StatusCode::IM_A_TEAPOT);
     assert_eq!(reply.field("retry-after"), Some("1"));
     assert_eq!(reply.field("cache-control"), Some("no-store"));

@@ -150,7 +150,7 @@ async fn the_inner_response_keeps_what_it_has() {
         reply
     }
     let (limiter, _) = limiter([global("r", Quota::per_minute(60))]);
-    let reply = App::over(RateLimitLayer::new(limiter), handler).get("/").await;
+    let reply = App::over(&RateLimitLayer::new(limiter), handler).get("/").await;
     assert_eq!(reply.status(), StatusCode::NOT_FOUND);
     assert_eq!(reply.field("cache-control"), Some("max-age=60"));
     assert_eq!(reply.field("x-own"), Some("1"));
@@ -162,13 +162,13 @@ async fn the_inner_response_keeps_what_it_has() {
 async fn the_decision_is_there_for_handlers_and_for_outer_layers() {
     fn handler(request: Request<()>) -> Reply {
         let decision: &Decision = request.extensions().get().expect("a decision");
-        let mut reply = ok(Request::new(()));
         let remaining = decision.outcome("r").unwrap().remaining();
+        let mut reply = ok(request);
         reply.headers_mut().insert("x-seen", remaining.into());
         reply
     }
     let (limiter, _) = limiter([global("r", Quota::per_minute(2))]);
-    let app = App::over(RateLimitLayer::new(limiter), handler);
+    let app = App::over(&RateLimitLayer::new(limiter), handler);
     let reply = app.get("/").await;
     assert_eq!(reply.field("x-seen"), Some("1"));
     assert!(reply.decision().is_admitted());
@@ -186,7 +186,7 @@ async fn the_decision_can_be_kept_to_oneself() {
         ok(request)
     }
     let (limiter, _) = limiter([global("r", Quota::per_minute(1))]);
-    let app = App::over(RateLimitLayer::new(limiter).expose_decision(false), handler);
+    let app = App::over(&RateLimitLayer::new(limiter).expose_decision(false), handler);
     for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
         let reply = app.get("/").await;
         assert_eq!(reply.status(), status);

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tollgate::core::StoreErrorKind;
+use tollgate::core::{RuleName, StoreErrorKind};
 use tollgate::{Key, Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Retry, Rule, Tier, key};
 
 use crate::stores::Failing;
@@ -49,7 +49,7 @@ async fn several_charges_are_made_together_or_not_at_all() {
     assert_eq!(decision.outcome("bytes").unwrap().remaining(), 600);
     let denied = limiter.charge("messages", "alice").and("bytes", "alice").cost(601).await.unwrap();
     assert!(!denied.is_admitted());
-    assert_eq!(denied.denied_by().map(|rule| rule.as_str()).collect::<Vec<_>>(), ["bytes"]);
+    assert_eq!(denied.denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["bytes"]);
     assert_eq!(remaining(&limiter, "messages", "alice").await, 2);
     assert_eq!(remaining(&limiter, "bytes", "alice").await, 600);
 }
@@ -187,7 +187,7 @@ async fn a_store_that_fails_is_an_error_and_never_a_denial() {
 #[tokio::test]
 async fn the_layer_and_the_limiter_count_together() {
     let (limiter, _) = limiter([Rule::new("user", Quota::per_minute(3)).key(key::header("x-user").secret())]);
-    let app = App::over(RateLimitLayer::new(limiter.clone()), ok);
+    let app = App::over(&RateLimitLayer::new(limiter.clone()), ok);
     let alice = || get("/").header("x-user", "alice");
     app.send(alice()).await;
     assert!(limiter.charge("user", Key::secret("alice")).await.unwrap().is_admitted());

@@ -1,16 +1,19 @@
 //! Everything that speaks HTTP, tested as its users see it.
 
+mod axum_app;
 mod bodies;
 mod config;
 mod contract;
 mod failure;
 mod headers;
 mod holding;
+mod hostile;
 mod ietf;
 mod keys;
 mod limiter;
 mod rejection;
 mod rules;
+mod sockets;
 mod stacked;
 mod stores;
 mod support;

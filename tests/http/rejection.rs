@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
-use tollgate::{BoxRejection, Quota, Refusal, RequestHead, Rule, key};
+use tollgate::{BoxRejection, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
 
 use crate::support::{App, Reply, ReplyExt, body, get, json, request, secs};
 
@@ -52,7 +52,7 @@ async fn json_does_not_tell_when_to_come_again_if_it_is_in_vain() {
 
 #[tokio::test]
 async fn a_denial_may_be_a_problem_document() {
-    let reply = denied(&App::with(rules(), |layer| layer.problem_details())).await;
+    let reply = denied(&App::with(rules(), RateLimitLayer::problem_details)).await;
     assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(reply.field("content-type"), Some("application/problem+json"));
     let problem = json(reply).await;
@@ -67,7 +67,7 @@ async fn a_denial_may_be_a_problem_document() {
 
 #[tokio::test]
 async fn a_problem_names_only_the_rules_that_deny() {
-    let app = App::with(rules(), |layer| layer.problem_details());
+    let app = App::with(rules(), RateLimitLayer::problem_details);
     denied(&app).await;
     app.clock.advance(secs(60));
     let problem = json(app.get("/").await).await;
@@ -80,7 +80,7 @@ async fn names_of_rules_are_json_whatever_they_are() {
     for name in [&name[..60], &name[60..]] {
         let rule = || Rule::new(name, Quota::per_minute(1)).key(key::global()).cost_by(|_| 2);
         assert_eq!(json(App::new([rule()]).get("/").await).await["rule"], name);
-        let problem = App::with([rule()], |layer| layer.problem_details());
+        let problem = App::with([rule()], RateLimitLayer::problem_details);
         assert_eq!(json(problem.get("/").await).await["violated-policies"][0], name);
     }
 }
@@ -171,7 +171,7 @@ async fn an_outer_layer_can_add_to_a_denial() {
     let (limiter, _) = crate::support::limiter(rules());
     let inner =
         service_fn(|_: http::Request<()>| async { Ok::<_, std::convert::Infallible>(Reply::default()) });
-    let limited = tollgate::RateLimitLayer::new(limiter).layer(inner);
+    let limited = RateLimitLayer::new(limiter).layer(inner);
     let cors = MapResponseLayer::new(|mut reply: Reply| {
         reply.headers_mut().insert("access-control-allow-origin", "*".parse().unwrap());
         reply

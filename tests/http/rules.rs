@@ -1,6 +1,7 @@
 //! Which rules apply to a request, what they cost, and that all of them decide together.
 
 use http::{Method, StatusCode};
+use tollgate::core::RuleName;
 use tollgate::{MINUTE, MissingKey, Quota, Rule, key};
 
 use crate::support::{App, ReplyExt, RequestExt, get, millis, request, secs};
@@ -201,7 +202,7 @@ async fn requests_that_miss_a_key_may_be_denied() {
         assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
         // It would be in vain to come again.
         assert_eq!(reply.field("retry-after"), None);
-        assert_eq!(reply.decision().denied_by().map(|rule| rule.as_str()).collect::<Vec<_>>(), ["user"]);
+        assert_eq!(reply.decision().denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["user"]);
     }
     assert_eq!(app.calls(), 0);
     // And nothing was charged for it.
@@ -227,7 +228,7 @@ async fn a_missing_key_is_never_an_error_of_the_servers() {
 #[tokio::test]
 async fn a_quota_alone_is_a_limit_for_each_peer() {
     let layer = tollgate::RateLimitLayer::new(Quota::per_hour(2));
-    let app = App::over(layer, crate::support::ok);
+    let app = App::over(&layer, crate::support::ok);
     assert_eq!(app.admitted(3, || get("/a").peer("192.0.2.1")).await, 2);
     assert_eq!(app.admitted(3, || get("/b").peer("192.0.2.2")).await, 2);
     assert_eq!(app.admitted(3, || get("/c").peer("192.0.2.1")).await, 0);

@@ -64,11 +64,11 @@ impl App {
         R: Rejection<Full<Bytes>> + Clone + Send + Sync + 'static,
     {
         let (limiter, clock) = limiter(rules);
-        Self { clock, ..Self::over(options(RateLimitLayer::new(limiter)), ok) }
+        Self { clock, ..Self::over(&options(RateLimitLayer::new(limiter)), ok) }
     }
 
     /// A layer over a handler.
-    pub(crate) fn over<S, R>(layer: RateLimitLayer<S, R>, handler: fn(Request<()>) -> Reply) -> Self
+    pub(crate) fn over<S, R>(layer: &RateLimitLayer<S, R>, handler: fn(Request<()>) -> Reply) -> Self
     where
         S: Store,
         R: Rejection<Full<Bytes>> + Clone + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl App {
     }
 
     /// The same app within another layer.
-    pub(crate) fn within(self, layer: Layered) -> Self {
+    pub(crate) fn within(self, layer: &Layered) -> Self {
         let service = BoxCloneSyncService::new(layer.layer(self.service));
         Self { service, ..self }
     }

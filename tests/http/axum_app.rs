@@ -1,0 +1,150 @@
+//! In an axum router.
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::connect_info::MockConnectInfo;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use http::{Request, Response, StatusCode};
+use tollgate::{Decision, Key, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
+use tower::ServiceExt;
+
+use crate::support::{ReplyExt, limiter};
+
+async fn hello() -> &'static str {
+    "hello"
+}
+
+fn layer(rule: Rule) -> RateLimitLayer<crate::support::Memory> {
+    RateLimitLayer::new(limiter([rule]).0)
+}
+
+async fn send(app: &Router, path: &str) -> Response<Body> {
+    let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+    app.clone().oneshot(request).await.unwrap()
+}
+
+async fn statuses(app: &Router, paths: &[&str]) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for path in paths {
+        statuses.push(send(app, path).await.status().as_u16());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn a_quota_is_all_that_a_router_needs() {
+    // Nor does it need connect info, without which all callers are one.
+    let app = Router::new().route("/", get(hello)).layer(RateLimitLayer::new(Quota::per_hour(2)));
+    assert_eq!(statuses(&app, &["/", "/", "/"]).await, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_mocked_peer_is_a_peer() {
+    let app = Router::new().route("/", get(hello)).layer(RateLimitLayer::new(Quota::per_hour(1)));
+    let from = |address: [u8; 4]| app.clone().layer(MockConnectInfo(SocketAddr::from((address, 80))));
+    assert_eq!(statuses(&from([192, 0, 2, 1]), &["/", "/"]).await, [200, 429]);
+    assert_eq!(statuses(&from([192, 0, 2, 2]), &["/", "/"]).await, [200, 429]);
+}
+
+#[tokio::test]
+async fn routes_are_counted_by_their_pattern() {
+    let app = Router::new()
+        .route("/users/{id}", get(hello))
+        .route("/posts/{id}", get(hello))
+        .layer(layer(Rule::new("r", Quota::per_hour(2)).key(key::route())));
+    assert_eq!(statuses(&app, &["/users/1", "/users/2", "/users/3"]).await, [200, 200, 429]);
+    assert_eq!(statuses(&app, &["/posts/1", "/posts/2", "/posts/3"]).await, [200, 200, 429]);
+    // What matches no route has none, and shares one budget.
+    assert_eq!(statuses(&app, &["/a", "/b", "/c"]).await, [404, 404, 429]);
+}
+
+#[tokio::test]
+async fn a_route_layer_leaves_what_matches_no_route_alone() {
+    let rule = Rule::new("r", Quota::per_hour(1)).key(key::global());
+    let app = Router::new().route("/", get(hello)).route_layer(layer(rule));
+    assert_eq!(statuses(&app, &["/x", "/x", "/x", "/", "/"]).await, [404, 404, 404, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_layer_on_one_method_limits_that_method() {
+    let rule = Rule::new("r", Quota::per_hour(1)).key(key::global());
+    let app: Router = Router::new().route("/", get(hello).layer(layer(rule)).post(hello));
+    assert_eq!(statuses(&app, &["/", "/"]).await, [200, 429]);
+    let request = Request::post("/").body(Body::empty()).unwrap();
+    assert_eq!(app.oneshot(request).await.unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn parameters_of_the_route_are_keys_however_they_are_spelled() {
+    let rule = || Rule::new("r", Quota::per_hour(2)).key(key::path_param("id"));
+    let users = Router::new().route("/users/{id}", get(hello)).route("/users/{id}/posts", get(hello));
+    let app = users.clone().layer(layer(rule()));
+    assert_eq!(statuses(&app, &["/users/7", "/users/%37/posts", "/users/7?x"]).await, [200, 200, 429]);
+    assert_eq!(statuses(&app, &["/users/8"]).await, [200]);
+    // In a nested router, whether the layer is within or without.
+    let within = Router::new().nest("/{tenant}/api", users.clone().layer(layer(rule())));
+    let without = Router::new().nest("/{tenant}/api", users).layer(layer(rule()));
+    for app in [within, without] {
+        assert_eq!(
+            statuses(&app, &["/a/api/users/7", "/b/api/users/7", "/a/api/users/7"]).await,
+            [200, 200, 429]
+        );
+        assert_eq!(statuses(&app, &["/a/api/users/8"]).await, [200]);
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_of_the_rule_goes_before_one_of_the_route() {
+    let rule = Rule::new("r", Quota::per_hour(1)).on_path("/{id}/{other}").key(key::path_param("id"));
+    let app = Router::new().route("/users/{id}", get(hello)).layer(layer(rule));
+    assert_eq!(statuses(&app, &["/users/7", "/users/8"]).await, [200, 429]);
+}
+
+#[tokio::test]
+async fn rules_match_the_whole_path_from_outside_a_nested_router() {
+    let rule = Rule::new("r", Quota::per_hour(1)).on_path("/api/users/{id}").key(key::global());
+    let users = Router::new().route("/users/{id}", get(hello));
+    let app = Router::new().nest("/api", users).layer(layer(rule));
+    assert_eq!(statuses(&app, &["/api/users/7", "/api/users/8"]).await, [200, 429]);
+}
+
+#[tokio::test]
+async fn a_handler_can_see_the_decision() {
+    async fn handler(Extension(decision): Extension<Decision>) -> String {
+        decision.outcome("r").unwrap().remaining().to_string()
+    }
+    let rule = Rule::new("r", Quota::per_hour(5)).key(key::global());
+    let app = Router::new().route("/", get(handler)).layer(layer(rule));
+    let body = axum::body::to_bytes(send(&app, "/").await.into_body(), 100).await.unwrap();
+    assert_eq!(body, "4");
+}
+
+#[tokio::test]
+async fn a_key_from_an_auth_layer_is_counted() {
+    #[derive(Clone)]
+    struct User(u64);
+
+    let rule = Rule::new("r", Quota::per_hour(1)).key(key::extension(|user: &User| Key::from(user.0)));
+    let app = Router::new().route("/", get(hello)).layer(layer(rule));
+    let as_user = |id| app.clone().layer(Extension(User(id)));
+    assert_eq!(statuses(&as_user(1), &["/", "/"]).await, [200, 429]);
+    assert_eq!(statuses(&as_user(2), &["/", "/"]).await, [200, 429]);
+}
+
+#[tokio::test]
+async fn a_rejection_may_be_anything_that_axum_can_respond_with() {
+    use axum::response::IntoResponse;
+
+    let rejection = |head: &RequestHead<'_>, refusal: &Refusal<'_>| {
+        (refusal.status(), [("x-own", "1")], format!("not so fast at {}", head.path())).into_response()
+    };
+    let rule = Rule::new("r", Quota::per_hour(1)).key(key::global());
+    let app = Router::new().route("/x", post(hello)).layer(layer(rule).rejection(rejection));
+    send(&app, "/x").await;
+    let reply = send(&app, "/x").await;
+    assert_eq!((reply.status(), reply.field("x-own")), (StatusCode::TOO_MANY_REQUESTS, Some("1")));
+    let body = axum::body::to_bytes(reply.into_body(), 100).await.unwrap();
+    assert_eq!(body, "not so fast at /x");
+}
