@@ -49,7 +49,7 @@ fn main() {
 /// Makes the decisions, after all keys have become known, and returns the allocations per decision.
 fn run(name: &str) -> f64 {
     let bucket = Quota::per_hour(1_000_000).burst(u32::MAX);
-    let many = Quota::per_hour(1_000).burst(1_000_000);
+    let many = Quota::per_hour(1).burst(1_000_000);
     let one = [keys::key(12_345_678)];
     let all: Vec<String> = keys::all(100_000).collect();
     let ours = |quota, keys| decide(keys, ours(quota));
@@ -70,7 +70,7 @@ fn run(name: &str) -> f64 {
         "sliding window" => ours(Quota::sliding_window(u32::MAX, HOUR), &one),
         "leaky bucket" => ours(Quota::leaky_bucket(1_000_000, HOUR), &one),
         "governor, one key" => governor(Governor::per_hour(1_000_000, u32::MAX), &one),
-        "governor, 100,000 keys" => governor(Governor::per_hour(1_000, 1_000_000), &all),
+        "governor, 100,000 keys" => governor(Governor::per_hour(1, 1_000_000), &all),
         other => panic!("there is no {other}"),
     }
 }
