@@ -184,7 +184,7 @@ impl KeyRef<'_> {
 
     /// The key's shape and its words, if there are no more than two.
     #[inline]
-    pub(crate) fn short(self) -> Option<(u64, [u64; 2])> {
+    pub(crate) fn short(&self) -> Option<(u64, [u64; 2])> {
         match self.0 {
             Ref::Text(text) if text.len() <= 16 => {
                 Some((shape(Kind::Text, text.len()), pack_two(text.as_bytes())))

@@ -40,6 +40,9 @@ impl FullAt {
 
     /// Makes a charge if it fits. `QUEUE`: to be held back for the wait that was there before.
     pub(crate) fn charge<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        if let Some(outcome) = self.charge_steady(quota, cost, now) {
+            return outcome;
+        }
         let before = self.wait(quota, now);
         let Some(after) = after(before, quota, cost) else {
             self.settle(quota, now);
@@ -49,8 +52,8 @@ impl FullAt {
         Outcome::admit(budget(quota, after), if QUEUE { ceil(before) } else { 0 })
     }
 
-    /// The same as [`charge`](Self::charge), if the charge fits and the quota is
-    /// [steady](Quota::steady): then half of the work is not there to be done.
+    /// Makes a charge if it fits and the quota is [steady](Quota::steady): then half of the work is
+    /// not there to be done.
     #[inline(always)]
     pub(crate) fn charge_steady(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
         let steady = quota.steady()?;

@@ -34,7 +34,7 @@ impl KeyHash {
     }
 
     #[inline(always)]
-    pub(super) fn hash(&self, rule: u64, key: KeyRef<'_>) -> u64 {
+    pub(super) fn hash(&self, rule: u64, key: &KeyRef<'_>) -> u64 {
         // What is beyond a key's length is zero and tells nothing, as the length is in the shape; so
         // short keys, which most are, stop after the first pair.
         let sum = match key.short() {
@@ -49,7 +49,7 @@ impl KeyHash {
     }
 
     #[inline(never)]
-    fn sum(&self, rule: u64, key: KeyRef<'_>) -> u128 {
+    fn sum(&self, rule: u64, key: &KeyRef<'_>) -> u128 {
         let key = key.to_key();
         let pairs = self.pairs[1..].iter().zip(key.words().chunks(2));
         pairs.fold(nh(self.pairs[0], rule, key.shape()), |sum, (pair, words)| {
@@ -91,7 +91,7 @@ mod tests {
         let keys: HashSet<Key> = keys.into_iter().collect();
         for key in &keys {
             for rule in [0, 1, u64::MAX] {
-                assert!(seen.insert(hash.hash(rule, key.into())), "{rule} {key:?}");
+                assert!(seen.insert(hash.hash(rule, &key.into())), "{rule} {key:?}");
             }
         }
     }
@@ -102,7 +102,7 @@ mod tests {
         for len in 0..100 {
             let text = "abcdefghijklm".repeat(9)[..len].to_owned();
             let key = Key::from(&text);
-            assert_eq!(hash.hash(1, (&text).into()), hash.hash(1, (&key).into()), "{len}");
+            assert_eq!(hash.hash(1, &(&text).into()), hash.hash(1, &(&key).into()), "{len}");
         }
     }
 
@@ -111,7 +111,7 @@ mod tests {
         let hash = KeyHash::random();
         let (mut upper, mut lower) = ([0_i64; 64], [0_i64; 64]);
         for i in 0..64_000_u64 {
-            let h = hash.hash(7, (&Key::from(i)).into());
+            let h = hash.hash(7, &(&Key::from(i)).into());
             upper[(h >> 58) as usize] += 1;
             lower[(h & 63) as usize] += 1;
         }
@@ -126,7 +126,7 @@ mod tests {
         let (a, b) = (KeyHash::random(), KeyHash::random());
         let same = (0..1_000_u64).filter(|i| {
             let key = Key::from(*i);
-            a.hash(1, (&key).into()) == b.hash(1, (&key).into())
+            a.hash(1, &(&key).into()) == b.hash(1, &(&key).into())
         });
         assert_eq!(same.count(), 0);
     }

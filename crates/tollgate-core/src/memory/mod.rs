@@ -164,21 +164,34 @@ impl<C: Clock> MemoryStore<C> {
     /// Makes one charge, and says when.
     #[inline(always)]
     pub fn decide_one(&self, charge: &Charge<'_>) -> (Timestamp, Outcome) {
-        let tag = self.tag(charge.rule, charge.key);
-        let (now, outcome) = self.shard(tag).charge_now(tag, charge, &self.inner.clock);
+        let tag = self.tag(charge.rule, &charge.key);
+        let mut shard = self.shard(tag);
+        // In this order: under the lock, so that time does not run backwards on a key, and after the
+        // slot was asked for, so that it is on its way from memory while the clock is read.
+        let at = shard.seek(tag);
+        let now = self.inner.clock.now();
+        if let Some(outcome) = shard.charge_quickly(at, tag, charge, now) {
+            drop(shard);
+            self.sweep_if_due(now);
+            return (now, outcome);
+        }
+        let outcome = shard.charge(at, tag, charge, now);
+        drop(shard);
         self.sweep_if_due(now);
         (now, outcome)
     }
 
     fn decide_all(&self, charges: &[Charge<'_>]) -> Decision {
-        let mut locked = Locked::new(self, charges.iter().map(|charge| (charge.rule, charge.key)));
+        let mut locked = Locked::new(self, charges);
         let now = self.inner.clock.now();
-        let mut decision = locked.peek(charges, now);
-        if decision.is_admitted() {
-            decision = locked.charge(charges, now);
+        // Look first: what was charged could be given back, but not what it took the place of.
+        let decision = if locked.admit(charges, now) {
+            locked.charge(charges, now)
         } else {
+            let decision = locked.peek(charges, now);
             locked.settle(charges, now);
-        }
+            decision
+        };
         drop(locked);
         self.sweep_if_due(now);
         decision
@@ -187,7 +200,7 @@ impl<C: Clock> MemoryStore<C> {
     /// What [`decide`](Self::decide) would say, changing nothing.
     #[must_use]
     pub fn look(&self, charges: &[Charge<'_>]) -> Decision {
-        let locked = Locked::new(self, charges.iter().map(|charge| (charge.rule, charge.key)));
+        let locked = Locked::new(self, charges);
         locked.peek(charges, self.inner.clock.now())
     }
 
@@ -216,7 +229,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     #[inline]
-    fn tag(&self, rule: RuleName, key: KeyRef<'_>) -> u64 {
+    fn tag(&self, rule: RuleName, key: &KeyRef<'_>) -> u64 {
         // The largest number is what a free slot has.
         self.inner.hash.hash(rule.id(), key).min(u64::MAX - 1)
     }
@@ -262,38 +275,54 @@ impl<C: Clock> MemoryStore<C> {
 /// The shards that one request needs, locked in the order of their numbers, so that two requests
 /// never wait for each other.
 struct Locked<'a> {
-    shards: SmallVec<[(usize, Guard<'a, Shard>); 4]>,
+    shards: SmallVec<[Guard<'a, Shard>; 4]>,
     /// For each charge its hash, and where its shard is in `shards`.
     tags: SmallVec<[(u64, usize); 4]>,
 }
 
 impl<'a> Locked<'a> {
-    fn new<'k, C: Clock>(
-        store: &'a MemoryStore<C>,
-        keys: impl Iterator<Item = (RuleName, KeyRef<'k>)>,
-    ) -> Self {
-        let mut tags: SmallVec<[(u64, usize); 4]> =
-            keys.map(|(rule, key)| (store.tag(rule, key), 0)).collect();
-        let mut numbers: SmallVec<[usize; 4]> = tags.iter().map(|(tag, _)| store.index(*tag)).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let shards: SmallVec<[_; 4]> =
-            numbers.iter().map(|number| (*number, store.inner.shards[*number].0.lock())).collect();
-        for (tag, at) in &mut tags {
-            let number = store.index(*tag);
-            *at = numbers.iter().position(|n| *n == number).unwrap_or_default();
+    fn new<C: Clock>(store: &'a MemoryStore<C>, charges: &[Charge<'_>]) -> Self {
+        let mut tags = SmallVec::new();
+        let mut order: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+        for (i, charge) in charges.iter().enumerate() {
+            let tag = store.tag(charge.rule, &charge.key);
+            tags.push((tag, 0));
+            order.push((store.index(tag), i));
         }
-        Self { shards, tags }
+        order.sort_unstable();
+        let mut locked = Self { shards: SmallVec::new(), tags };
+        let mut last = None;
+        for (number, i) in order {
+            if last != Some(number) {
+                locked.shards.push(store.inner.shards[number].0.lock());
+                last = Some(number);
+            }
+            locked.tags[i].1 = locked.shards.len() - 1;
+        }
+        locked
+    }
+
+    /// The charges with what each of them has to have room for: what this request charges the same key
+    /// before counts as well.
+    fn costs<'c>(
+        &self,
+        charges: &'c [Charge<'c>],
+    ) -> impl Iterator<Item = (u64, &Shard, &'c Charge<'c>, u32)> {
+        charges.iter().zip(&self.tags).enumerate().map(move |(i, (charge, (tag, at)))| {
+            let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| earlier == tag);
+            let cost = earlier.fold(charge.cost, |sum, (_, earlier)| sum.saturating_add(earlier.cost));
+            (*tag, &*self.shards[*at], charge, cost)
+        })
+    }
+
+    fn admit(&self, charges: &[Charge<'_>], now: Timestamp) -> bool {
+        self.costs(charges).all(|(tag, shard, charge, cost)| shard.admits(tag, charge, cost, now))
     }
 
     fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let mut decision = Decision::new(now);
-        for (i, charge) in charges.iter().enumerate() {
-            let (tag, at) = self.tags[i];
-            // What this request charges the same key before counts as well.
-            let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| *earlier == tag);
-            let cost = earlier.fold(charge.cost, |sum, (_, charge)| sum.saturating_add(charge.cost));
-            decision.push(charge.rule, self.shards[at].1.peek(tag, charge, cost, now));
+        for (tag, shard, charge, cost) in self.costs(charges) {
+            decision.push(charge.rule, shard.peek(tag, charge, cost, now));
         }
         decision
     }
@@ -301,8 +330,13 @@ impl<'a> Locked<'a> {
     fn charge(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let mut decision = Decision::new(now);
         for ((tag, at), charge) in self.tags.iter().zip(charges) {
-            let shard = &mut self.shards[*at].1;
-            decision.push(charge.rule, shard.charge(*tag, charge, now));
+            let shard = &mut self.shards[*at];
+            let at = shard.seek(*tag);
+            let outcome = match shard.charge_quickly(at, *tag, charge, now) {
+                Some(outcome) => outcome,
+                None => shard.charge(at, *tag, charge, now),
+            };
+            decision.push(charge.rule, outcome);
         }
         decision
     }
@@ -313,7 +347,7 @@ impl Locked<'_> {
     #[cold]
     fn settle(&mut self, charges: &[Charge<'_>], now: Timestamp) {
         for ((tag, at), charge) in self.tags.iter().zip(charges) {
-            self.shards[*at].1.settle(*tag, charge.quota, now);
+            self.shards[*at].settle(*tag, charge.quota, now);
         }
     }
 }
@@ -332,7 +366,7 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         for refund in refunds {
-            let tag = self.tag(refund.rule, refund.key);
+            let tag = self.tag(refund.rule, &refund.key);
             let mut shard = self.shard(tag);
             shard.refund(tag, refund, self.inner.clock.now());
         }
@@ -340,7 +374,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
-        let tag = self.tag(rule, key);
+        let tag = self.tag(rule, &key);
         self.shard(tag).reset(tag);
         ready(Ok(()))
     }

@@ -7,7 +7,7 @@ use super::slot::{Pack, Packed, Slot};
 use super::table::Table;
 use crate::algorithm::counter::State;
 use crate::algorithm::{PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
-use crate::{Algorithm, Charge, Clock, Outcome, Quota, Refund, Timestamp};
+use crate::{Algorithm, Charge, Outcome, Quota, Refund, Timestamp};
 
 /// How many keys are looked at to find the one to evict.
 const SAMPLE: usize = 16;
@@ -34,10 +34,11 @@ struct Recent {
 impl Recent {
     /// Charges a key if that is quickly done, as it mostly is: when it was counted under this very
     /// quota, which is that of a bucket whose units come back in whole microseconds.
-    #[inline]
+    #[inline(always)]
     fn charge(&self, slot: &mut Slot, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
         let quota = charge.quota;
-        if self.number != slot.quota || self.identity != *quota.identity() {
+        let ([a, b], [c, d]) = (self.identity, *quota.identity());
+        if self.number != slot.quota || a != c || b != d {
             return None;
         }
         let mut state: token_bucket::State = Pack::unpack(slot.packed, quota, now);
@@ -102,33 +103,31 @@ impl Shard {
         self.table.len()
     }
 
-    /// Charges one key, and says when.
+    /// Where to look for a key.
     #[inline(always)]
-    pub(super) fn charge_now(
-        &mut self,
-        tag: u64,
-        charge: &Charge<'_>,
-        clock: &impl Clock,
-    ) -> (Timestamp, Outcome) {
-        // In this order: under the lock, so that time does not run backwards on a key, and after the
-        // slot was asked for, so that it is on its way from memory while the clock is read.
-        let at = self.table.seek(tag);
-        let now = clock.now();
-        let slot = self.table.sought(at, tag);
-        if let Some(outcome) = slot.and_then(|slot| self.recent.charge(slot, charge, now)) {
-            return (now, outcome);
-        }
-        (now, self.charge(tag, charge, now))
+    pub(super) fn seek(&self, tag: u64) -> usize {
+        self.table.seek(tag)
     }
 
-    /// Charges one key.
+    /// Charges one key if that is quickly done, having sought it.
+    #[inline(always)]
+    pub(super) fn charge_quickly(
+        &mut self,
+        at: usize,
+        tag: u64,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> Option<Outcome> {
+        self.recent.charge(self.table.sought(at, tag)?, charge, now)
+    }
+
+    /// Charges one key, having sought it.
     #[inline(never)]
-    pub(super) fn charge(&mut self, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+    pub(super) fn charge(&mut self, at: usize, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
         let quota = charge.quota;
-        let Ok(at) = self.table.find(tag) else {
+        let Some(slot) = self.table.sought(at, tag) else {
             return self.charge_new(tag, charge, now);
         };
-        let slot = self.table.slot(at);
         if *self.quotas.get(slot.quota) != *quota {
             return self.charge_changed(tag, at, charge, now);
         }
@@ -136,6 +135,14 @@ impl Shard {
         with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
             module::charge(state, quota, charge.cost, now)
         })
+    }
+
+    /// Whether a charge of `cost` fits. (A request that charges a key twice asks for the sum.)
+    #[inline]
+    pub(super) fn admits(&self, tag: u64, charge: &Charge<'_>, cost: u32, now: Timestamp) -> bool {
+        let slot = self.table.find(tag).map(|at| self.table.slots()[at]);
+        slot.is_ok_and(|mut copy| self.recent.charge(&mut copy, &charge.cost(cost), now).is_some())
+            || self.peek(tag, charge, cost, now).is_admitted()
     }
 
     /// Charges a key that was counted under another quota.
@@ -146,7 +153,7 @@ impl Shard {
             return self.peek(tag, charge, charge.cost, now);
         }
         self.reread(at, charge.quota, now);
-        self.charge(tag, charge, now)
+        self.charge(at, tag, charge, now)
     }
 
     #[cold]
@@ -162,7 +169,7 @@ impl Shard {
         outcome
     }
 
-    /// What a charge of `cost` would say. (A request that charges a key twice asks for the sum.)
+    /// What a charge of `cost` would say.
     pub(super) fn peek(&self, tag: u64, charge: &Charge<'_>, cost: u32, now: Timestamp) -> Outcome {
         match self.table.find(tag) {
             Ok(at) => {

@@ -49,7 +49,7 @@ impl Table {
     }
 
     /// Where the first hash is that is not smaller than this one, at its home or behind.
-    #[inline]
+    #[inline(always)]
     pub(super) fn seek(&self, tag: u64) -> usize {
         let mut at = self.home(tag);
         while let Some(window) = self.slots.get(at..).and_then(<[_]>::first_chunk) {
@@ -62,6 +62,7 @@ impl Table {
         at
     }
 
+    #[inline]
     pub(super) fn find(&self, tag: u64) -> Found {
         let at = self.seek(tag);
         if self.slots.get(at).is_some_and(|slot| slot.tag == tag) { Ok(at) } else { Err(at) }
