@@ -72,9 +72,11 @@ struct Inner<C> {
     next_to_sweep: AtomicUsize,
 }
 
-/// A shard in cache lines of its own.
+/// A shard in a cache line of its own.
 #[repr(align(64))]
 struct Aligned(Lock<Shard>);
+
+const _: () = assert!(size_of::<usize>() > 8 || size_of::<Aligned>() == 64);
 
 /// Makes a [`MemoryStore`].
 #[derive(Clone, Debug)]
@@ -225,7 +227,7 @@ impl<C: Clock> MemoryStore<C> {
     /// How many keys had to make room for others before they expired.
     #[must_use]
     pub fn evicted(&self) -> u64 {
-        self.inner.shards.iter().map(|shard| shard.0.lock().evicted).sum()
+        self.inner.shards.iter().map(|shard| shard.0.lock().evicted()).sum()
     }
 
     #[inline]

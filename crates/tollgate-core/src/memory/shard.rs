@@ -12,16 +12,21 @@ use crate::{Algorithm, Charge, Outcome, Quota, Refund, Timestamp};
 /// How many keys are looked at to find the one to evict.
 const SAMPLE: usize = 16;
 
-// In this order, so that what a charge on a known key needs is in one cache line, with the lock.
 #[derive(Debug)]
-#[repr(C)]
 pub(super) struct Shard {
     table: Table,
     recent: Recent,
+    rest: Box<Rest>,
+}
+
+/// What a charge on a known key mostly does without. It is elsewhere, so that the rest of a shard fits
+/// into one cache line with the lock, and all shards fit into the nearest cache.
+#[derive(Debug)]
+struct Rest {
     quotas: Quotas,
     logs: Slab<sliding_log::State>,
     max_keys: usize,
-    pub(super) evicted: u64,
+    evicted: u64,
 }
 
 /// The quota that was asked for last, and its number.
@@ -89,18 +94,17 @@ macro_rules! with_state {
 
 impl Shard {
     pub(super) fn new(max_keys: usize) -> Self {
-        Self {
-            table: Table::default(),
-            recent: Recent::default(),
-            quotas: Quotas::default(),
-            logs: Slab::new(),
-            max_keys,
-            evicted: 0,
-        }
+        let rest = Rest { quotas: Quotas::default(), logs: Slab::new(), max_keys, evicted: 0 };
+        Self { table: Table::default(), recent: Recent::default(), rest: Box::new(rest) }
     }
 
     pub(super) const fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// How many keys had to make room before they expired.
+    pub(super) const fn evicted(&self) -> u64 {
+        self.rest.evicted
     }
 
     /// Where to look for a key.
@@ -128,11 +132,11 @@ impl Shard {
         let Some(slot) = self.table.sought(at, tag) else {
             return self.charge_new(tag, charge, now);
         };
-        if *self.quotas.get(slot.quota) != *quota {
+        if *self.rest.quotas.get(slot.quota) != *quota {
             return self.charge_changed(tag, at, charge, now);
         }
         self.recent = Recent { identity: *quota.identity(), number: slot.quota };
-        with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
+        with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
             module::charge(state, quota, charge.cost, now)
         })
     }
@@ -163,7 +167,7 @@ impl Shard {
         if outcome.is_admitted() && charge.cost > 0 {
             self.make_room(tag, now);
             let packed = self.pack(counter.into_state());
-            let quota = self.quotas.acquire(charge.quota);
+            let quota = self.rest.quotas.acquire(charge.quota);
             self.table.insert(Slot { tag, packed, quota });
         }
         outcome
@@ -174,12 +178,12 @@ impl Shard {
         match self.table.find(tag) {
             Ok(at) => {
                 let slot = &self.table.slots()[at];
-                let old = self.quotas.get(slot.quota);
+                let old = self.rest.quotas.get(slot.quota);
                 if old != charge.quota {
                     let state = self.unpack(slot, now).reread(old, charge.quota, now);
                     return state.peek(charge.quota, cost, now);
                 }
-                with_state!(slot.packed, old, now, self.logs, |module, state| {
+                with_state!(slot.packed, old, now, self.rest.logs, |module, state| {
                     module::peek(state, old, cost, now)
                 })
             }
@@ -195,11 +199,11 @@ impl Shard {
         if quota.max() == 0 {
             return;
         }
-        if self.quotas.get(self.table.slot(at).quota) != quota {
+        if self.rest.quotas.get(self.table.slot(at).quota) != quota {
             self.reread(at, quota, now);
         }
         let slot = self.table.slot(at);
-        with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
+        with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
             module::State::settle(state, quota, now);
         });
     }
@@ -207,8 +211,8 @@ impl Shard {
     pub(super) fn refund(&mut self, tag: u64, refund: &Refund<'_>, now: Timestamp) {
         if let Ok(at) = self.table.find(tag) {
             let slot = self.table.slot(at);
-            let quota = self.quotas.get(slot.quota);
-            with_state!(mut slot.packed, quota, now, self.logs, |module, state| {
+            let quota = self.rest.quotas.get(slot.quota);
+            with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
                 module::refund(state, quota, refund.cost, refund.receipt, now);
             });
         }
@@ -224,10 +228,10 @@ impl Shard {
     #[cold]
     fn reread(&mut self, at: usize, quota: &Quota, now: Timestamp) {
         let slot = self.table.slots()[at];
-        let state = self.unpack(&slot, now).reread(self.quotas.get(slot.quota), quota, now);
+        let state = self.unpack(&slot, now).reread(self.rest.quotas.get(slot.quota), quota, now);
         self.release(&slot);
         let packed = self.pack(state);
-        let quota = self.quotas.acquire(quota);
+        let quota = self.rest.quotas.acquire(quota);
         *self.table.slot(at) = Slot { packed, quota, ..slot };
     }
 
@@ -237,27 +241,27 @@ impl Shard {
             State::FixedWindow(state) => state.pack(),
             State::SlidingWindow(state) => state.pack(),
             State::LeakyBucket(state) => state.pack(),
-            State::SlidingLog(log) => Packed { wide: 0, narrow: self.logs.insert(log) as u32 },
+            State::SlidingLog(log) => Packed { wide: 0, narrow: self.rest.logs.insert(log) as u32 },
         }
     }
 
     fn unpack(&self, slot: &Slot, now: Timestamp) -> State {
-        let quota = self.quotas.get(slot.quota);
+        let quota = self.rest.quotas.get(slot.quota);
         match quota.algorithm() {
             Algorithm::TokenBucket => State::TokenBucket(Pack::unpack(slot.packed, quota, now)),
             Algorithm::FixedWindow => State::FixedWindow(Pack::unpack(slot.packed, quota, now)),
             Algorithm::SlidingWindow => State::SlidingWindow(Pack::unpack(slot.packed, quota, now)),
             Algorithm::LeakyBucket => State::LeakyBucket(Pack::unpack(slot.packed, quota, now)),
-            Algorithm::SlidingLog => State::SlidingLog(self.logs[slot.packed.narrow as usize].clone()),
+            Algorithm::SlidingLog => State::SlidingLog(self.rest.logs[slot.packed.narrow as usize].clone()),
         }
     }
 
     /// Gives up what a slot refers to.
     fn release(&mut self, slot: &Slot) {
-        if self.quotas.get(slot.quota).algorithm() == Algorithm::SlidingLog {
-            self.logs.remove(slot.packed.narrow as usize);
+        if self.rest.quotas.get(slot.quota).algorithm() == Algorithm::SlidingLog {
+            self.rest.logs.remove(slot.packed.narrow as usize);
         }
-        self.quotas.release(slot.quota);
+        self.rest.quotas.release(slot.quota);
         // The number may come to stand for another quota.
         self.recent = Recent::default();
     }
@@ -269,7 +273,7 @@ impl Shard {
 
     /// Sees to it that one more key can be inserted near this hash.
     fn make_room(&mut self, tag: u64, now: Timestamp) {
-        if self.table.len() >= self.max_keys {
+        if self.table.len() >= self.rest.max_keys {
             self.evict(tag, now);
         }
         if !self.table.has_room() {
@@ -295,14 +299,14 @@ impl Shard {
             .min_by_key(|(_, slot)| self.weight(slot, now));
         if let Some((at, _)) = least {
             self.remove(at);
-            self.evicted += 1;
+            self.rest.evicted += 1;
         }
     }
 
     /// How much a key matters: what share of its budget is used, and until when that matters.
     fn weight(&self, slot: &Slot, now: Timestamp) -> (u32, u64) {
-        let quota = self.quotas.get(slot.quota);
-        let (used, expires_at) = with_state!(slot.packed, quota, now, self.logs, |module, state| {
+        let quota = self.rest.quotas.get(slot.quota);
+        let (used, expires_at) = with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
             (state.used(quota, now), state.expires_at(quota))
         });
         let pressure = if expires_at <= now.as_micros() { 0 } else { used.pressure(quota.max()) };
@@ -315,7 +319,7 @@ impl Shard {
         self.purge(now);
         if self.table.is_sparse() {
             self.table.resize();
-            self.logs.shrink_to_fit();
+            self.rest.logs.shrink_to_fit();
         }
     }
 
@@ -333,8 +337,8 @@ impl Shard {
     }
 
     fn has_expired(&self, slot: &Slot, now: Timestamp) -> bool {
-        let quota = self.quotas.get(slot.quota);
-        with_state!(slot.packed, quota, now, self.logs, |module, state| {
+        let quota = self.rest.quotas.get(slot.quota);
+        with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
             state.expires_at(quota) <= now.as_micros()
         })
     }
