@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-
-use parking_lot::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 /// The longest name a rule can have.
 const MAX_LEN: usize = 64;
@@ -44,7 +43,8 @@ impl RuleName {
     /// When the name is empty, longer than 64 bytes, or has a character that is not allowed.
     pub fn new(name: &str) -> Result<Self, RuleNameError> {
         check(name)?;
-        let mut names = NAMES.lock();
+        // Whoever panicked here had not begun to change it.
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = names.get(name) {
             return Ok(Self(known));
         }

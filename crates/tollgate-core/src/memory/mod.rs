@@ -76,7 +76,7 @@ struct Inner<C> {
 #[repr(align(64))]
 struct Aligned(Lock<Shard>);
 
-const _: () = assert!(size_of::<usize>() > 8 || size_of::<Aligned>() == 64);
+const _: () = assert!(size_of::<Aligned>() == 64);
 
 /// Makes a [`MemoryStore`].
 #[derive(Clone, Debug)]

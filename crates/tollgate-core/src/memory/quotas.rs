@@ -41,8 +41,13 @@ impl Quotas {
                 }
             }
         });
-        entries[number as usize].slots += 1;
+        self.acquire_again(number);
         number
+    }
+
+    /// One slot more that refers to a quota which others refer to.
+    pub(super) fn acquire_again(&mut self, number: u32) {
+        self.entries[number as usize].slots += 1;
     }
 
     /// One slot less that refers to a quota.

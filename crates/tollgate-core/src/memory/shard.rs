@@ -37,13 +37,22 @@ struct Recent {
 }
 
 impl Recent {
+    const fn new(quota: &Quota, number: u32) -> Self {
+        Self { identity: *quota.identity(), number }
+    }
+
+    #[inline]
+    const fn is(&self, quota: &Quota) -> bool {
+        let ([a, b], [c, d]) = (self.identity, *quota.identity());
+        a == c && b == d
+    }
+
     /// Charges a key if that is quickly done, as it mostly is: when it was counted under this very
     /// quota, which is that of a bucket whose units come back in whole microseconds.
     #[inline(always)]
     fn charge(&self, slot: &mut Slot, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
         let quota = charge.quota;
-        let ([a, b], [c, d]) = (self.identity, *quota.identity());
-        if self.number != slot.quota || a != c || b != d {
+        if self.number != slot.quota || !self.is(quota) {
             return None;
         }
         let mut state: token_bucket::State = Pack::unpack(slot.packed, quota, now);
@@ -135,7 +144,7 @@ impl Shard {
         if *self.rest.quotas.get(slot.quota) != *quota {
             return self.charge_changed(tag, at, charge, now);
         }
-        self.recent = Recent { identity: *quota.identity(), number: slot.quota };
+        self.recent = Recent::new(quota, slot.quota);
         with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
             module::charge(state, quota, charge.cost, now)
         })
@@ -167,7 +176,7 @@ impl Shard {
         if outcome.is_admitted() && charge.cost > 0 {
             self.make_room(tag, now);
             let packed = self.pack(counter.into_state());
-            let quota = self.rest.quotas.acquire(charge.quota);
+            let quota = self.acquire(charge.quota);
             self.table.insert(Slot { tag, packed, quota });
         }
         outcome
@@ -231,7 +240,7 @@ impl Shard {
         let state = self.unpack(&slot, now).reread(self.rest.quotas.get(slot.quota), quota, now);
         self.release(&slot);
         let packed = self.pack(state);
-        let quota = self.rest.quotas.acquire(quota);
+        let quota = self.acquire(quota);
         *self.table.slot(at) = Slot { packed, quota, ..slot };
     }
 
@@ -254,6 +263,17 @@ impl Shard {
             Algorithm::LeakyBucket => State::LeakyBucket(Pack::unpack(slot.packed, quota, now)),
             Algorithm::SlidingLog => State::SlidingLog(self.rest.logs[slot.packed.narrow as usize].clone()),
         }
+    }
+
+    /// The number of a quota, for one more slot.
+    fn acquire(&mut self, quota: &Quota) -> u32 {
+        // New keys come in numbers, and mostly under the same quota.
+        if self.recent.is(quota) {
+            self.rest.quotas.acquire_again(self.recent.number);
+        } else {
+            self.recent = Recent::new(quota, self.rest.quotas.acquire(quota));
+        }
+        self.recent.number
     }
 
     /// Gives up what a slot refers to.
