@@ -39,11 +39,15 @@ impl<T> Lock<T> {
 
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_, T> {
-        self.0.try_lock().unwrap_or_else(
-            // Out of the way of those who need not wait.
-            #[cold]
-            || self.0.lock(),
-        )
+        match self.0.try_lock() {
+            Some(guard) => guard,
+            None => self.wait(),
+        }
+    }
+
+    #[cold]
+    fn wait(&self) -> Guard<'_, T> {
+        self.0.lock()
     }
 
     #[inline]
