@@ -7,8 +7,8 @@ use super::Algorithm;
 pub(crate) struct Steady {
     /// How long one unit takes, in microseconds.
     unit: u64,
-    // ⌈2^(63 + shift) / unit⌉, where `shift` is the binary logarithm of the unit, rounded down. To
-    // multiply by it takes a fifth of the time of a division. See `units`.
+    // ⌈2^(63 + shift) / unit⌉, where `shift` is the binary logarithm of the unit, rounded down: to
+    // multiply by it is quicker than to divide. See `units`.
     reciprocal: u64,
     shift: u8,
     /// Whether who is admitted has to wait for its turn.
