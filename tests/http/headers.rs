@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
-use tollgate::{DAY, Decision, MINUTE, Quota, RateLimitLayer, Rule, key};
+use tollgate::{DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, Retry, Rule, key};
 
+use crate::stores::Canned;
 use crate::support::{App, Reply, ReplyExt, RequestExt, SECOND, get, limiter, millis, ok, request, secs};
 
 fn global(name: &str, quota: Quota) -> Rule {
@@ -126,6 +127,28 @@ async fn large_numbers_are_written_in_full() {
     let app = App::new([global("r", Quota::per_second(u32::MAX))]);
     let (limit, remaining, _) = app.get("/").await.trio().unwrap();
     assert_eq!((limit, remaining), (u32::MAX, u32::MAX - 1));
+}
+
+#[tokio::test]
+async fn whatever_a_store_says_a_wait_is_whole_seconds_and_at_least_one() {
+    let longest = Duration::from_micros(u64::MAX - 1);
+    for (wait, retry) in [
+        (Duration::ZERO, "1"),
+        (Duration::from_micros(1), "1"),
+        (secs(1), "1"),
+        (Duration::from_micros(1_000_001), "2"),
+        (longest, "18446744073710"),
+    ] {
+        let store = Canned(Outcome::denied(7, 0, wait, wait, Retry::After(wait)));
+        let limiter =
+            Limiter::builder().store(store).rule(global("r", Quota::per_minute(7))).build().unwrap();
+        let layer = RateLimitLayer::new(limiter).ietf_headers(IetfDraft::Draft11);
+        let reply = App::over(&layer, ok).get("/").await;
+        assert_eq!(reply.field("retry-after"), Some(retry), "{wait:?}");
+        let (limit, remaining, reset) = reply.trio().unwrap();
+        assert!(limit == 7 && remaining == 0 && reset > SECOND, "{wait:?}");
+        assert_eq!(crate::ietf::parse(&reply, "ratelimit").len(), 1, "{wait:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tollgate::core::{KeyRef, Refund, RuleName, StoreErrorKind};
-use tollgate::{Charge, Decision, Store, StoreError};
+use tollgate::{Charge, Decision, Outcome, Store, StoreError};
 use tollgate_core::Answer;
 
-use crate::support::Memory;
+use crate::support::{Memory, START};
 
 type Answered = Result<Decision, StoreError>;
 
@@ -80,5 +80,37 @@ impl Store for Failing {
 
     fn reset(&self, _: RuleName, _: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(Err(self.error()))
+    }
+}
+
+/// A store that always says the same of its one rule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Canned(pub(crate) Outcome);
+
+impl Canned {
+    fn decision(self, charges: &[Charge<'_>]) -> Decision {
+        let mut decision = Decision::new(START);
+        charges.iter().for_each(|charge| decision.push(charge.rule, self.0));
+        decision
+    }
+}
+
+impl Store for Canned {
+    type Charging = std::future::Ready<Answered>;
+
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+        Answer::Now(Ok(self.decision(charges)))
+    }
+
+    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Answered> + Send {
+        ready(Ok(self.decision(charges)))
+    }
+
+    fn refund(&self, _: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(Ok(()))
+    }
+
+    fn reset(&self, _: RuleName, _: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(Ok(()))
     }
 }
