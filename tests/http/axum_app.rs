@@ -148,3 +148,33 @@ async fn a_rejection_may_be_anything_that_axum_can_respond_with() {
     let body = axum::body::to_bytes(reply.into_body(), 100).await.unwrap();
     assert_eq!(body, "not so fast at /x");
 }
+
+#[tokio::test]
+async fn within_a_nested_router_paths_are_those_that_the_client_asked_for() {
+    let nested = |rule: Rule| {
+        let inner = Router::new().route("/x", get(hello)).layer(layer(rule));
+        Router::new().nest("/a", inner.clone()).nest("/b", inner)
+    };
+    let matched = nested(Rule::new("r", Quota::per_hour(1)).on_path("/a/x").key(key::global()));
+    assert_eq!(statuses(&matched, &["/a/x", "/a/x", "/b/x", "/b/x"]).await, [200, 429, 200, 200]);
+    let counted = nested(Rule::new("r", Quota::per_hour(1)).key(key::path()));
+    assert_eq!(statuses(&counted, &["/a/x", "/b/x", "/a/x"]).await, [200, 200, 429]);
+}
+
+#[tokio::test]
+async fn a_peer_that_was_put_there_on_purpose_is_the_peer() {
+    let app = Router::new().route("/", get(hello)).layer(RateLimitLayer::new(Quota::per_hour(1)));
+    let proxied = |client: [u8; 4]| {
+        let peer = key::PeerAddr(SocketAddr::from((client, 80)));
+        app.clone().layer(Extension(peer)).layer(MockConnectInfo(SocketAddr::from(([10, 0, 0, 1], 80))))
+    };
+    assert_eq!(statuses(&proxied([192, 0, 2, 1]), &["/", "/"]).await, [200, 429]);
+    assert_eq!(statuses(&proxied([192, 0, 2, 2]), &["/", "/"]).await, [200, 429]);
+}
+
+#[test]
+fn a_head_does_not_show_its_header_fields() {
+    let request = Request::builder().uri("/x").header("authorization", "Bearer hunter2").body(()).unwrap();
+    let shown = format!("{:?}", RequestHead::from(&request));
+    assert!(shown.contains("/x") && !shown.contains("hunter2"), "{shown}");
+}

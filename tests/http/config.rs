@@ -87,6 +87,13 @@ fn a_cost_that_could_never_be_paid_is_refused() {
 }
 
 #[test]
+fn a_cost_of_nothing_is_refused() {
+    let error = error([Rule::new("free", FINE).cost(0)]);
+    assert_eq!(error, ConfigError::ZeroCost { rule: "free".to_owned() });
+    says(&error, &["`free`", "never limited"]);
+}
+
+#[test]
 fn a_bad_path_is_refused() {
     for (path, part) in [
         ("users", "begins with `/`"),

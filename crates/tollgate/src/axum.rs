@@ -23,11 +23,13 @@ pub(crate) fn route(extensions: &Extensions) -> Option<&str> {
     extensions.get::<MatchedPath>().map(MatchedPath::as_str)
 }
 
+/// The path before nested routers took their part of it.
+pub(crate) fn original_path(extensions: &Extensions) -> Option<&str> {
+    extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.path())
+}
+
 /// A parameter of the route that matched.
 pub(crate) fn route_param<'a>(head: &RequestHead<'a>, name: &str) -> Option<Cow<'a, [u8]>> {
     let pattern = Pattern::parse(route(head.extensions())?).ok()?;
-    // The route is the whole one, so is this path; the request's own has lost what a nested router
-    // took from it.
-    let path = head.extension::<OriginalUri>().map_or(head.path(), |OriginalUri(uri)| uri.path());
-    pattern.param(path, name)
+    pattern.param(head.path(), name)
 }

@@ -45,6 +45,11 @@ pub enum ConfigError {
         /// The most that the quota can hold.
         max: u32,
     },
+    /// A rule's cost is zero, so it would never limit anything.
+    ZeroCost {
+        /// The rule.
+        rule: String,
+    },
     /// A path pattern cannot be used.
     Path {
         /// The rule.
@@ -81,6 +86,9 @@ impl fmt::Display for ConfigError {
                  ever be admitted",
                 Place(rule, tier.as_deref())
             ),
+            Self::ZeroCost { rule } => {
+                write!(f, "rule `{rule}`: a request that costs 0 is never limited; the least is 1")
+            }
             Self::Path { rule, path, reason } => write!(f, "rule `{rule}`, path `{path}`: {reason}"),
             Self::Network { network, reason } => write!(f, "trusted proxies `{network}`: {reason}"),
         }

@@ -1,6 +1,7 @@
 //! What rules look at: a request without its body.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request};
 
@@ -9,7 +10,7 @@ use crate::rule::Pattern;
 /// A request's head: all of it but the body.
 ///
 /// Keys, tiers, costs and rejections are made from this, so that they work for every type of body.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct RequestHead<'a> {
     method: &'a Method,
     uri: &'a Uri,
@@ -50,9 +51,16 @@ impl<'a> RequestHead<'a> {
         self.extensions
     }
 
-    /// The path, without the query.
+    /// The path that the client asked for, without the query.
+    ///
+    /// Within a nested axum router, whose own part of the path is taken off the URI, this is still the whole
+    /// path (with the `axum` feature).
     #[must_use]
     pub fn path(&self) -> &'a str {
+        #[cfg(feature = "axum")]
+        if let Some(path) = crate::axum::original_path(self.extensions) {
+            return path;
+        }
         self.uri.path()
     }
 
@@ -114,5 +122,15 @@ impl<'a> From<&'a request::Parts> for RequestHead<'a> {
             extensions: &parts.extensions,
             pattern: None,
         }
+    }
+}
+
+// Without the header fields, which may hold secrets.
+impl fmt::Debug for RequestHead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestHead")
+            .field("method", &self.method)
+            .field("path", &self.path())
+            .finish_non_exhaustive()
     }
 }

@@ -38,9 +38,10 @@ impl Prefix {
     }
 }
 
-/// The peer's address, for servers that do not put it where axum does.
+/// The peer's address, for servers that do not put it where axum does, and for those that know better, such
+/// as from the PROXY protocol.
 ///
-/// Insert it into the extensions of each request, and [`peer_ip`] finds it there.
+/// Insert it into the extensions of each request, and [`peer_ip`] finds it there, before what axum knows.
 ///
 /// ```
 /// use tollgate::key::PeerAddr;
@@ -52,13 +53,15 @@ impl Prefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAddr(pub SocketAddr);
 
-/// The address of the peer: [`PeerAddr`], or what axum knows.
+/// The address of the peer: [`PeerAddr`], which somebody put there on purpose, else what axum knows.
 pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
-    #[cfg(feature = "axum")]
-    if let Some(address) = crate::axum::peer(extensions) {
+    if let Some(PeerAddr(address)) = extensions.get() {
         return Some(address.ip());
     }
-    extensions.get::<PeerAddr>().map(|peer| peer.0.ip())
+    #[cfg(feature = "axum")]
+    return crate::axum::peer(extensions).map(|address| address.ip());
+    #[cfg(not(feature = "axum"))]
+    None
 }
 
 /// See [`peer_ip`].
@@ -72,9 +75,9 @@ pub struct PeerIp {
 ///
 /// Behind a proxy that is the proxy, and all clients are one; see [`client_ip`](super::client_ip).
 ///
-/// The address is found in the request's extensions: with the `axum` feature as
+/// The address is found in the request's extensions: as [`PeerAddr`], else, with the `axum` feature, as
 /// `ConnectInfo<SocketAddr>`, which is there if the server is started with
-/// `into_make_service_with_connect_info::<SocketAddr>()`, and else as [`PeerAddr`].
+/// `into_make_service_with_connect_info::<SocketAddr>()`.
 pub fn peer_ip() -> PeerIp {
     PeerIp::default()
 }

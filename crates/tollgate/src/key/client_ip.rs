@@ -87,37 +87,34 @@ impl TrustedProxies {
     }
 
     /// The client's address. Wherever the field ends, or makes no sense, it is the last address that
-    /// a trusted proxy vouches for.
-    fn client(&self, head: &RequestHead<'_>, peer: IpAddr) -> IpAddr {
+    /// a trusted proxy vouches for. The peer may be unknown, as behind a Unix socket.
+    fn client(&self, head: &RequestHead<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
         let headers = head.headers();
         match &self.field {
             Field::XForwardedFor => self.walk(peer, forwarded::x_forwarded_for(headers, &X_FORWARDED_FOR)),
             Field::Forwarded => self.walk(peer, forwarded::forwarded(headers, &http::header::FORWARDED)),
-            Field::Single(name) => {
-                let client = if self.trusts(peer, 0) { forwarded::single(headers, name) } else { None };
-                client.unwrap_or(peer)
-            }
+            Field::Single(name) => self.walk(peer, std::iter::once(forwarded::single(headers, name))),
         }
     }
 
-    fn walk(&self, peer: IpAddr, hops: impl Iterator<Item = Hop>) -> IpAddr {
+    fn walk(&self, peer: Option<IpAddr>, hops: impl Iterator<Item = Hop>) -> Option<IpAddr> {
         let mut last = peer;
         for (passed, hop) in hops.enumerate() {
-            match hop {
-                Some(address) if self.trusts(last, passed) => last = address,
-                _ => break,
+            if hop.is_none() || !self.trusts(last, passed) {
+                break;
             }
+            last = hop;
         }
         last
     }
 
     /// Whether what the proxy at this address says is believed, it being behind so many others.
-    fn trusts(&self, address: IpAddr, passed: usize) -> bool {
+    fn trusts(&self, address: Option<IpAddr>, passed: usize) -> bool {
         match &self.trust {
-            Trust::Networks(networks) => {
+            Trust::Networks(networks) => address.is_some_and(|address| {
                 let address = address.to_canonical();
                 networks.iter().any(|network| network.contains(&address))
-            }
+            }),
             Trust::Hops(count) => passed < *count,
         }
     }
@@ -170,7 +167,7 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        let peer = peer(head.extensions());
-        peer.map(|peer| self.prefix.key(self.proxies.client(head, peer))).into()
+        let client = self.proxies.client(head, peer(head.extensions()));
+        client.map(|address| self.prefix.key(address)).into()
     }
 }

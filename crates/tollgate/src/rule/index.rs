@@ -49,7 +49,7 @@ impl Index {
         let mut node = &mut self.root;
         for segment in pattern.segments() {
             node = match segment {
-                Segment::Fixed(text) => node.fixed.entry(text.as_bytes().into()).or_default(),
+                Segment::Fixed(text) => node.fixed.entry(text.as_slice().into()).or_default(),
                 Segment::Param(_) => node.param.get_or_insert_default(),
                 Segment::Rest(_) => return node.rest.push(entry),
             };
@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_path_is_matched_however_it_is_spelled() {
-        let index = index(&[(None, "/log in"), (None, "/log%20in/x")]);
+        let index = index(&[(None, "/log in"), (None, "/log%20in/x"), (None, "/x%FF")]);
+        assert_eq!(matching(&index, &Method::GET, "/%78%ff"), [2]);
         assert_eq!(matching(&index, &Method::GET, "/log%20in"), [0]);
         assert_eq!(matching(&index, &Method::GET, "/%6Cog%20in"), [0]);
         assert_eq!(matching(&index, &Method::GET, "/log%20in/x"), [1]);

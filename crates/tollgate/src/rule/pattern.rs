@@ -14,7 +14,7 @@ pub(crate) struct Pattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
     /// This text, percent-decoded.
-    Fixed(String),
+    Fixed(Vec<u8>),
     /// Any one segment.
     Param(String),
     /// All the rest, and at least something.
@@ -109,7 +109,7 @@ impl Segment {
             return Err(PatternProblem::Braces);
         }
         let literal = literal.replace('\0', "{").replace('\u{1}', "}");
-        Ok(Self::Fixed(percent_decode_str(&literal).decode_utf8_lossy().into_owned()))
+        Ok(Self::Fixed(decode(&literal).into_owned()))
     }
 
     fn name(&self) -> Option<&str> {
@@ -161,8 +161,8 @@ mod tests {
             assert_eq!(Pattern::parse(text), Err(problem), "{text}");
         }
         let doubled = Pattern::parse("/{{id}}").unwrap();
-        assert_eq!(doubled.segments(), [Segment::Fixed("{id}".to_owned())]);
+        assert_eq!(doubled.segments(), [Segment::Fixed(b"{id}".to_vec())]);
         let literal = Pattern::parse("/%3Aid").unwrap();
-        assert_eq!(literal.segments(), [Segment::Fixed(":id".to_owned())]);
+        assert_eq!(literal.segments(), [Segment::Fixed(b":id".to_vec())]);
     }
 }

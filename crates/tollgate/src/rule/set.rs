@@ -110,6 +110,9 @@ impl RuleSet {
 impl Compiled {
     fn new(rule: Rule) -> Result<Self, ConfigError> {
         let name = RuleName::new(&rule.name)?;
+        if matches!(rule.cost, Cost::Fixed(0)) {
+            return Err(ConfigError::ZeroCost { rule: rule.name });
+        }
         let check = |tier: Option<&String>, quota: &Quota| {
             quota.check().map_err(|error| ConfigError::Quota {
                 rule: rule.name.clone(),

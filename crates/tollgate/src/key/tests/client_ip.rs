@@ -215,8 +215,12 @@ fn what_is_no_network_is_refused_and_the_error_says_what_would_be() {
 }
 
 #[test]
-fn a_request_without_a_known_peer_has_no_such_key() {
-    let request = with(&[("x-forwarded-for", b"203.0.113.9")]);
+fn a_peer_that_is_not_known_is_trusted_by_count_but_not_by_address() {
+    // As behind a Unix socket.
+    let request = with(&[("x-forwarded-for", b"198.51.100.1, 203.0.113.9")]);
     assert_eq!(key_of(&client_ip(trusted()), &request), None);
-    assert_eq!(key_of(&client_ip(TrustedProxies::hops(1)), &request), None);
+    let by_count = client_ip(TrustedProxies::hops(1));
+    assert_eq!(key_of(&by_count, &request).unwrap().to_string(), "203.0.113.9");
+    assert_eq!(key_of(&by_count, &with(&[])), None);
+    assert_eq!(key_of(&client_ip(TrustedProxies::hops(0)), &request), None);
 }
