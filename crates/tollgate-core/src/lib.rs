@@ -10,6 +10,7 @@ mod memory;
 pub mod quota;
 mod rule_name;
 mod store;
+mod sync;
 mod time;
 
 pub use charge::{Charge, Receipt, Refund};

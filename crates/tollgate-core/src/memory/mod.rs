@@ -6,17 +6,18 @@ mod quotas;
 mod shard;
 mod slot;
 mod table;
+mod turn;
 
 use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use smallvec::SmallVec;
 
 use self::hash::KeyHash;
 use self::lock::{Guard, Lock};
 use self::shard::Shard;
+use self::turn::Turns;
 use crate::{
     Answer, Charge, Clock, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, SystemClock,
     Timestamp,
@@ -67,9 +68,7 @@ struct Inner<C> {
     /// A power of two of them.
     shards: Box<[Aligned]>,
     max_keys: usize,
-    sweep_every: u64,
-    last_sweep: AtomicU64,
-    next_to_sweep: AtomicUsize,
+    sweeps: Turns,
 }
 
 /// A shard in a cache line of its own.
@@ -123,9 +122,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
                 hash: KeyHash::random(),
                 shards: (0..shards).map(shard).collect(),
                 max_keys,
-                sweep_every: SWEEP_ALL_EVERY / shards as u64,
-                last_sweep: AtomicU64::new(0),
-                next_to_sweep: AtomicUsize::new(0),
+                sweeps: Turns::new(SWEEP_ALL_EVERY / shards as u64),
             }),
         }
     }
@@ -249,27 +246,16 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn sweep_if_due(&self, now: Timestamp) {
-        // Wrapping, so that a clock that was set back is a long time as well.
-        let last = self.inner.last_sweep.load(Ordering::Relaxed);
-        if now.as_micros().wrapping_sub(last) >= self.inner.sweep_every {
-            self.sweep(now, last);
+        if let Some(turn) = self.inner.sweeps.take(now) {
+            self.sweep(turn, now);
         }
     }
 
-    /// Sweeps the next shard, unless somebody else does.
+    /// Sweeps a shard, unless it is busy; it has its turn again.
     #[cold]
-    fn sweep(&self, now: Timestamp, last: u64) {
-        let mine = self.inner.last_sweep.compare_exchange(
-            last,
-            now.as_micros(),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        if mine.is_ok() {
-            let next = self.inner.next_to_sweep.fetch_add(1, Ordering::Relaxed);
-            if let Some(mut shard) = self.inner.shards[next % self.inner.shards.len()].0.try_lock() {
-                shard.sweep(now);
-            }
+    fn sweep(&self, turn: usize, now: Timestamp) {
+        if let Some(mut shard) = self.inner.shards[turn % self.inner.shards.len()].0.try_lock() {
+            shard.sweep(now);
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Where a store takes the time from.
 
+mod offset;
+
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use self::offset::Offset;
 use crate::Timestamp;
+use crate::sync::{AtomicU64, Ordering};
 
 /// A clock.
 ///
@@ -17,8 +20,6 @@ pub trait Clock: Send + Sync + 'static {
 
 /// How often the counter is compared with the system's clock, in microseconds.
 const SYNC_EVERY: u64 = 10_000;
-/// How far ahead of the system's clock is taken to mean that the latter was set back, in microseconds.
-const STEP: u64 = 1_000;
 /// By how much the counter is taken to run too fast, in millionths.
 ///
 /// Counted a little too slowly, the time is always corrected forwards, by a few microseconds at each
@@ -37,10 +38,9 @@ pub struct SystemClock {
     shared: Arc<Shared>,
 }
 
-// The two are independent: each load may see either value, and every combination is a valid time.
+#[derive(Debug)]
 struct Shared {
-    /// What to add to the counter's microseconds to get the time since the Unix epoch.
-    offset: AtomicU64,
+    offset: Offset,
     /// The counter's microseconds at which to compare next.
     next_sync: AtomicU64,
 }
@@ -56,7 +56,7 @@ impl SystemClock {
         let clock = Self {
             counter,
             micros_per_tick: u64::try_from(micros_per_tick).unwrap_or(u64::MAX),
-            shared: Arc::new(Shared { offset: AtomicU64::new(0), next_sync: AtomicU64::new(0) }),
+            shared: Arc::new(Shared { offset: Offset::new(), next_sync: AtomicU64::new(0) }),
         };
         clock.sync();
         clock
@@ -69,21 +69,13 @@ impl SystemClock {
 
     #[cold]
     fn sync(&self) {
-        // The thread may be held up between any two of these lines. So "behind" is judged by a count
-        // taken after the system's clock and "ahead" by one taken before it: then neither can be the
-        // work of a pause, and the time never steps back because of one.
         let before = self.counted();
         let Ok(system) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) else {
             return;
         };
         let system = u64::try_from(system.as_micros()).unwrap_or(u64::MAX);
         let after = self.counted();
-        let offset = self.shared.offset.load(Ordering::Relaxed);
-        let is_behind = after.wrapping_add(offset) < system;
-        let is_ahead = before.wrapping_add(offset) > system.saturating_add(STEP);
-        if is_behind || is_ahead {
-            self.shared.offset.store(system.wrapping_sub(after), Ordering::Relaxed);
-        }
+        self.shared.offset.correct(before, system, after);
         self.shared.next_sync.store(after + SYNC_EVERY, Ordering::Relaxed);
     }
 }
@@ -95,7 +87,7 @@ impl Clock for SystemClock {
         if counted >= self.shared.next_sync.load(Ordering::Relaxed) {
             self.sync();
         }
-        Timestamp::from_micros(counted.wrapping_add(self.shared.offset.load(Ordering::Relaxed)))
+        Timestamp::from_micros(self.shared.offset.time(counted))
     }
 }
 
@@ -151,7 +143,7 @@ impl Clock for ManualClock {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,0 +1,76 @@
+//! Whose turn it is to sweep, and what.
+
+use crate::Timestamp;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+
+/// Gives out the shards to be swept, one at a time, to the calls that come.
+#[derive(Debug)]
+pub(super) struct Turns {
+    every: u64,
+    last: AtomicU64,
+    next: AtomicUsize,
+}
+
+impl Turns {
+    /// One turn in so many microseconds.
+    pub(super) fn new(every: u64) -> Self {
+        Self { every, last: AtomicU64::new(0), next: AtomicUsize::new(0) }
+    }
+
+    /// The number of the shard to sweep, counted on and on, if it is time for one and nobody else has it.
+    #[inline]
+    pub(super) fn take(&self, now: Timestamp) -> Option<usize> {
+        let last = self.last.load(Ordering::Relaxed);
+        // Wrapping, so that a clock that was set back is a long time as well.
+        if now.as_micros().wrapping_sub(last) < self.every {
+            return None;
+        }
+        self.claim(now, last)
+    }
+
+    #[cold]
+    fn claim(&self, now: Timestamp, last: u64) -> Option<usize> {
+        let (now, relaxed) = (now.as_micros(), Ordering::Relaxed);
+        self.last.compare_exchange(last, now, relaxed, relaxed).ok()?;
+        Some(self.next.fetch_add(1, relaxed))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
+    #[test]
+    fn turns_come_one_at_a_time_and_also_after_the_clock_was_set_back() {
+        let turns = Turns::new(10);
+        assert_eq!(turns.take(at(1_000)), Some(0));
+        assert_eq!(turns.take(at(1_009)), None);
+        assert_eq!(turns.take(at(1_010)), Some(1));
+        assert_eq!(turns.take(at(500)), Some(2));
+        assert_eq!(turns.take(at(505)), None);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    #[test]
+    fn loom_of_several_who_come_at_once_one_has_the_turn() {
+        loom::model(|| {
+            let turns = Arc::new(Turns::new(10));
+            let take = |turns: Arc<Turns>| move || turns.take(Timestamp::from_micros(1_000));
+            let others = [(); 2].map(|()| thread::spawn(take(Arc::clone(&turns))));
+            let mut taken = vec![take(turns)()];
+            taken.extend(others.map(|thread| thread.join().unwrap()));
+            assert_eq!(taken.iter().flatten().collect::<Vec<_>>(), [&0], "{taken:?}");
+        });
+    }
+}

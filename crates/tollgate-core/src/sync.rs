@@ -1,0 +1,7 @@
+//! Atomics, or loom's in their place: what works without locks is tested in every order that the memory model
+//! allows, with `RUSTFLAGS="--cfg loom" cargo test -p tollgate-core --lib loom`.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
