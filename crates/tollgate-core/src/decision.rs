@@ -175,12 +175,19 @@ impl Outcome {
 ///
 /// Admitted means that every rule admitted its charge and all of them were made. Denied means that
 /// none was made, whatever the single rules said.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
     at: Timestamp,
     admitted: bool,
     // Three rules on one request are common and must not cost an allocation.
     outcomes: SmallVec<[(RuleName, Outcome); 3]>,
+}
+
+impl Clone for Decision {
+    fn clone(&self) -> Self {
+        // All at once, and not one outcome after the other as deriving it would.
+        Self { outcomes: SmallVec::from_slice(&self.outcomes), ..*self }
+    }
 }
 
 impl Decision {
