@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use self::hash::KeyHash;
 use self::lock::{Guard, Lock};
 use self::shard::Shard;
+use self::slot::Packed;
 use self::turn::Turns;
 use crate::{
     Answer, Charge, Clock, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, SystemClock,
@@ -183,14 +184,15 @@ impl<C: Clock> MemoryStore<C> {
     fn decide_all(&self, charges: &[Charge<'_>]) -> Decision {
         let mut locked = Locked::new(self, charges);
         let now = self.inner.clock.now();
-        // Look first: what was charged could be given back, but not what it took the place of.
-        let decision = if locked.admit(charges, now) {
-            locked.charge(charges, now)
-        } else {
+        let decision = locked.charge_known(charges, now).unwrap_or_else(|| {
+            // Look first: what was charged could be given back, but not what it took the place of.
+            if locked.admit(charges, now) {
+                return locked.charge(charges, now);
+            }
             let decision = locked.peek(charges, now);
             locked.settle(charges, now);
             decision
-        };
+        });
         drop(locked);
         self.sweep_if_due(now);
         decision
@@ -303,6 +305,26 @@ impl<'a> Locked<'a> {
         })
     }
 
+    /// Charges keys that are known, each once, if all charges fit; else nothing.
+    fn charge_known(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Option<Decision> {
+        let mut decision = Decision::new(now);
+        let mut tried: SmallVec<[(usize, usize, Packed); 4]> = SmallVec::new();
+        for (i, (charge, &(tag, shard))) in charges.iter().zip(&self.tags).enumerate() {
+            if self.tags[..i].iter().any(|(earlier, _)| *earlier == tag) {
+                return None;
+            }
+            let at = self.shards[shard].seek(tag);
+            let (packed, outcome) = self.shards[shard].try_charge(at, tag, charge, now)?;
+            tried.push((shard, at, packed));
+            decision.push(charge.rule, outcome);
+        }
+        for (shard, at, packed) in tried {
+            self.shards[shard].commit(at, packed);
+        }
+        Some(decision)
+    }
+
+    #[cold]
     fn admit(&self, charges: &[Charge<'_>], now: Timestamp) -> bool {
         self.costs(charges).all(|(tag, shard, charge, cost)| shard.admits(tag, charge, cost, now))
     }

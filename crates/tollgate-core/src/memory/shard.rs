@@ -134,6 +134,37 @@ impl Shard {
         self.recent.charge(self.table.sought(at, tag)?, charge, now)
     }
 
+    /// Tries a charge, and returns what it would leave and say; `None` if it does not fit, and if that
+    /// cannot be told without changing anything: of a new key, a changed quota or a log.
+    #[inline]
+    pub(super) fn try_charge(
+        &mut self,
+        at: usize,
+        tag: u64,
+        charge: &Charge<'_>,
+        now: Timestamp,
+    ) -> Option<(Packed, Outcome)> {
+        let mut copy = *self.table.sought(at, tag)?;
+        if let Some(outcome) = self.recent.charge(&mut copy, charge, now) {
+            return Some((copy.packed, outcome));
+        }
+        let quota = charge.quota;
+        if quota.algorithm() == Algorithm::SlidingLog || self.rest.quotas.get(copy.quota) != quota {
+            return None;
+        }
+        self.recent = Recent::new(quota, copy.quota);
+        let outcome = with_state!(mut copy.packed, quota, now, self.rest.logs, |module, state| {
+            module::charge(state, quota, charge.cost, now)
+        });
+        outcome.is_admitted().then_some((copy.packed, outcome))
+    }
+
+    /// Makes a charge that was tried.
+    #[inline]
+    pub(super) fn commit(&mut self, at: usize, packed: Packed) {
+        self.table.slot(at).packed = packed;
+    }
+
     /// Charges one key, having sought it.
     #[inline(never)]
     pub(super) fn charge(&mut self, at: usize, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
