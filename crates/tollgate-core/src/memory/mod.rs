@@ -307,15 +307,17 @@ impl<'a> Locked<'a> {
 
     /// Charges keys that are known, each once, if all charges fit; else nothing.
     fn charge_known(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Option<Decision> {
+        // All are asked for before the first is looked at, so that they come from memory together.
+        let found: SmallVec<[usize; 4]> =
+            self.tags.iter().map(|(tag, shard)| self.shards[*shard].seek(*tag)).collect();
         let mut decision = Decision::new(now);
         let mut tried: SmallVec<[(usize, usize, Packed); 4]> = SmallVec::new();
         for (i, (charge, &(tag, shard))) in charges.iter().zip(&self.tags).enumerate() {
             if self.tags[..i].iter().any(|(earlier, _)| *earlier == tag) {
                 return None;
             }
-            let at = self.shards[shard].seek(tag);
-            let (packed, outcome) = self.shards[shard].try_charge(at, tag, charge, now)?;
-            tried.push((shard, at, packed));
+            let (packed, outcome) = self.shards[shard].try_charge(found[i], tag, charge, now)?;
+            tried.push((shard, found[i], packed));
             decision.push(charge.rule, outcome);
         }
         for (shard, at, packed) in tried {
