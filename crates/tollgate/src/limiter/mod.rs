@@ -64,7 +64,8 @@ impl<S: Store> Limiter<S> {
 
     /// Gives back `cost` of what was last charged to a key.
     ///
-    /// Giving back never lifts a budget above its quota.
+    /// Giving back never lifts a budget above its quota. To a leaky bucket nothing is given back: the last
+    /// place in its queue is somebody's who waits.
     ///
     /// # Errors
     ///
