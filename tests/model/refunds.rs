@@ -62,11 +62,12 @@ proptest! {
             subject.now += step.pause(&quota) / 4;
             let now = u128::from(subject.now);
             // The last in line leaves while it still waits.
-            if let (true, Some(receipt), Some(departure)) = (leaves, last, departures.last())
-                && *departure > now {
+            if let (true, Some(receipt), Some(departure)) = (leaves, last, departures.last()) {
+                if *departure > now {
                     subject.refund(1, Some(receipt));
                     departures.pop();
                 }
+            }
             last = None;
             let outcome = subject.charge(1);
             if outcome.is_admitted() {
