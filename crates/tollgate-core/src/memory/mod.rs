@@ -1,7 +1,9 @@
 //! The store that lives in the process.
 
+mod builder;
 mod hash;
 mod lock;
+mod locked;
 mod quotas;
 mod shard;
 mod slot;
@@ -12,24 +14,16 @@ use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
+pub use self::builder::MemoryStoreBuilder;
 use self::hash::KeyHash;
 use self::lock::{Guard, Lock};
+use self::locked::Locked;
 use self::shard::Shard;
-use self::slot::Packed;
 use self::turn::Turns;
 use crate::{
     Answer, Charge, Clock, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, SystemClock,
     Timestamp,
 };
-
-const DEFAULT_MAX_KEYS: usize = 1_000_000;
-/// How many keys a shard is made for.
-const KEYS_PER_SHARD: usize = 1 << 10;
-const MAX_SHARDS: usize = 1 << 8;
-/// In what time every shard is swept once, in microseconds.
-const SWEEP_ALL_EVERY: u64 = 30_000_000;
 
 /// A store in the memory of this process.
 ///
@@ -78,57 +72,6 @@ struct Aligned(Lock<Shard>);
 
 const _: () = assert!(size_of::<Aligned>() == 64);
 
-/// Makes a [`MemoryStore`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct MemoryStoreBuilder<C = SystemClock> {
-    max_keys: usize,
-    clock: ClockSource<C>,
-}
-
-// The system's clock takes a while to start, so it is not started only to be replaced.
-#[derive(Clone, Debug)]
-enum ClockSource<C> {
-    New(fn() -> C),
-    Given(C),
-}
-
-impl<C> MemoryStoreBuilder<C> {
-    /// How many keys the store holds at most; a million unless it is said. Zero is taken for one.
-    pub fn max_keys(self, max_keys: usize) -> Self {
-        Self { max_keys, ..self }
-    }
-
-    /// Where the store takes the time from.
-    pub fn clock<D: Clock>(self, clock: D) -> MemoryStoreBuilder<D> {
-        MemoryStoreBuilder { max_keys: self.max_keys, clock: ClockSource::Given(clock) }
-    }
-}
-
-impl<C: Clock> MemoryStoreBuilder<C> {
-    /// Makes the store. What it holds is allocated as keys come.
-    #[must_use]
-    pub fn build(self) -> MemoryStore<C> {
-        let max_keys = self.max_keys.max(1);
-        let wanted = max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two().min(MAX_SHARDS);
-        // A power of two that is not above the number of keys, so that each shard holds at least one.
-        let shards = if wanted > max_keys { wanted / 2 } else { wanted }.max(1);
-        let shard = |_| Aligned(Lock::new(Shard::new(max_keys / shards)));
-        MemoryStore {
-            inner: Arc::new(Inner {
-                clock: match self.clock {
-                    ClockSource::New(new) => new(),
-                    ClockSource::Given(clock) => clock,
-                },
-                hash: KeyHash::random(),
-                shards: (0..shards).map(shard).collect(),
-                max_keys,
-                sweeps: Turns::new(SWEEP_ALL_EVERY / shards as u64),
-            }),
-        }
-    }
-}
-
 impl MemoryStore {
     /// A store for up to a million keys, on the system's clock.
     #[must_use]
@@ -138,7 +81,7 @@ impl MemoryStore {
 
     /// Starts making a store.
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { max_keys: DEFAULT_MAX_KEYS, clock: ClockSource::New(SystemClock::new) }
+        MemoryStoreBuilder::new()
     }
 }
 
@@ -258,108 +201,6 @@ impl<C: Clock> MemoryStore<C> {
     fn sweep(&self, turn: usize, now: Timestamp) {
         if let Some(mut shard) = self.inner.shards[turn % self.inner.shards.len()].0.try_lock() {
             shard.sweep(now);
-        }
-    }
-}
-
-/// The shards that one request needs, locked in the order of their numbers, so that two requests
-/// never wait for each other.
-struct Locked<'a> {
-    shards: SmallVec<[Guard<'a, Shard>; 4]>,
-    /// For each charge its hash, and where its shard is in `shards`.
-    tags: SmallVec<[(u64, usize); 4]>,
-}
-
-impl<'a> Locked<'a> {
-    fn new<C: Clock>(store: &'a MemoryStore<C>, charges: &[Charge<'_>]) -> Self {
-        let mut tags = SmallVec::new();
-        let mut order: SmallVec<[(usize, usize); 4]> = SmallVec::new();
-        for (i, charge) in charges.iter().enumerate() {
-            let tag = store.tag(charge.rule, &charge.key);
-            tags.push((tag, 0));
-            order.push((store.index(tag), i));
-        }
-        order.sort_unstable();
-        let mut locked = Self { shards: SmallVec::new(), tags };
-        let mut last = None;
-        for (number, i) in order {
-            if last != Some(number) {
-                locked.shards.push(store.inner.shards[number].0.lock());
-                last = Some(number);
-            }
-            locked.tags[i].1 = locked.shards.len() - 1;
-        }
-        locked
-    }
-
-    /// The charges with what each of them has to have room for: what this request charges the same key
-    /// before counts as well.
-    fn costs<'c>(
-        &self,
-        charges: &'c [Charge<'c>],
-    ) -> impl Iterator<Item = (u64, &Shard, &'c Charge<'c>, u32)> {
-        charges.iter().zip(&self.tags).enumerate().map(move |(i, (charge, (tag, at)))| {
-            let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| earlier == tag);
-            let cost = earlier.fold(charge.cost, |sum, (_, earlier)| sum.saturating_add(earlier.cost));
-            (*tag, &*self.shards[*at], charge, cost)
-        })
-    }
-
-    /// Charges keys that are known, each once, if all charges fit; else nothing.
-    fn charge_known(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Option<Decision> {
-        // All are asked for before the first is looked at, so that they come from memory together.
-        let found: SmallVec<[usize; 4]> =
-            self.tags.iter().map(|(tag, shard)| self.shards[*shard].seek(*tag)).collect();
-        let mut decision = Decision::new(now);
-        let mut tried: SmallVec<[(usize, usize, Packed); 4]> = SmallVec::new();
-        for (i, (charge, &(tag, shard))) in charges.iter().zip(&self.tags).enumerate() {
-            if self.tags[..i].iter().any(|(earlier, _)| *earlier == tag) {
-                return None;
-            }
-            let (packed, outcome) = self.shards[shard].try_charge(found[i], tag, charge, now)?;
-            tried.push((shard, found[i], packed));
-            decision.push(charge.rule, outcome);
-        }
-        for (shard, at, packed) in tried {
-            self.shards[shard].commit(at, packed);
-        }
-        Some(decision)
-    }
-
-    #[cold]
-    fn admit(&self, charges: &[Charge<'_>], now: Timestamp) -> bool {
-        self.costs(charges).all(|(tag, shard, charge, cost)| shard.admits(tag, charge, cost, now))
-    }
-
-    fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
-        let mut decision = Decision::new(now);
-        for (tag, shard, charge, cost) in self.costs(charges) {
-            decision.push(charge.rule, shard.peek(tag, charge, cost, now));
-        }
-        decision
-    }
-
-    fn charge(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
-        let mut decision = Decision::new(now);
-        for ((tag, at), charge) in self.tags.iter().zip(charges) {
-            let shard = &mut self.shards[*at];
-            let at = shard.seek(*tag);
-            let outcome = match shard.charge_quickly(at, *tag, charge, now) {
-                Some(outcome) => outcome,
-                None => shard.charge(at, *tag, charge, now),
-            };
-            decision.push(charge.rule, outcome);
-        }
-        decision
-    }
-}
-
-impl Locked<'_> {
-    /// Nothing is charged; but what was announced holds only if it is remembered, see [`Shard::settle`].
-    #[cold]
-    fn settle(&mut self, charges: &[Charge<'_>], now: Timestamp) {
-        for ((tag, at), charge) in self.tags.iter().zip(charges) {
-            self.shards[*at].settle(*tag, charge.quota, now);
         }
     }
 }

@@ -1,10 +1,14 @@
 //! Who is being counted.
 
-use std::fmt;
+mod by_ref;
+mod show;
+
 use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
+
+pub use self::by_ref::KeyRef;
 
 /// How many words a key holds.
 pub(crate) const WORDS: usize = 7;
@@ -13,8 +17,6 @@ const CAPACITY: usize = WORDS * 8;
 const HEAD: usize = 2;
 /// The longest part that is kept as it is; a longer one is kept as its digest.
 const MAX_PART: usize = CAPACITY - HEAD;
-/// How many bytes of a digest are shown.
-const SHOWN: usize = 16;
 
 /// What a part is. Two parts are equal only if their kinds are, so that a text never passes for an
 /// address or a number.
@@ -160,66 +162,10 @@ impl Key {
     }
 }
 
-/// A key by reference, or a text in the place of the key made from it.
-///
-/// Where a text is at hand, making a key of it only to count by it would be work for nothing.
-#[derive(Clone, Copy, Debug)]
-pub struct KeyRef<'a>(Ref<'a>);
-
-#[derive(Clone, Copy, Debug)]
-enum Ref<'a> {
-    Key(&'a Key),
-    Text(&'a str),
-}
-
-impl KeyRef<'_> {
-    /// The key.
-    #[must_use]
-    pub fn to_key(self) -> Key {
-        match self.0 {
-            Ref::Key(key) => *key,
-            Ref::Text(text) => Key::from(text),
-        }
-    }
-
-    /// The key's shape and its words, if there are no more than two.
-    #[inline]
-    pub(crate) fn short(&self) -> Option<(u64, [u64; 2])> {
-        match self.0 {
-            Ref::Text(text) if text.len() <= 16 => {
-                Some((shape(Kind::Text, text.len()), pack_two(text.as_bytes())))
-            }
-            Ref::Key(key) if key.len <= 16 => Some((key.shape(), [key.words[0], key.words[1]])),
-            _ => None,
-        }
-    }
-}
-
 /// Length and kind: with these, equal words are equal keys.
 #[inline]
 const fn shape(kind: Kind, len: usize) -> u64 {
     (len as u64) << 8 | kind as u64
-}
-
-impl<'a> From<&'a Key> for KeyRef<'a> {
-    #[inline]
-    fn from(key: &'a Key) -> Self {
-        Self(Ref::Key(key))
-    }
-}
-
-impl<'a> From<&'a str> for KeyRef<'a> {
-    #[inline]
-    fn from(text: &'a str) -> Self {
-        Self(Ref::Text(text))
-    }
-}
-
-impl<'a> From<&'a String> for KeyRef<'a> {
-    #[inline]
-    fn from(text: &'a String) -> Self {
-        Self(Ref::Text(text))
-    }
 }
 
 /// Puts bytes into words that are zero.
@@ -334,147 +280,5 @@ impl<A: Into<Self>, B: Into<Self>, C: Into<Self>> From<(A, B, C)> for Key {
     }
 }
 
-/// The parts, joined by `|`. Different keys are shown differently: numbers with a `#`, secrets and
-/// long parts as a digest, `|`, `%` and what is not printable as `%XX`, and a text that could be
-/// mistaken for any of these, or for an address, in quotes.
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::GLOBAL {
-            return f.write_str("*");
-        }
-        for (i, (kind, part)) in parts(&self.as_parts()).enumerate() {
-            if i > 0 {
-                f.write_str("|")?;
-            }
-            match kind {
-                Kind::Text if is_ambiguous(part) => {
-                    f.write_str("\"")?;
-                    text(f, part)?;
-                    f.write_str("\"")?;
-                }
-                Kind::Text => text(f, part)?,
-                Kind::Secret => hex(f, "secret", &Sha256::digest(part))?,
-                Kind::Digest | Kind::Parts => hex(f, "sha256", part)?,
-                Kind::Number => write!(f, "#{}", part.iter().fold(0, |n, b| n << 8 | u64::from(*b)))?,
-                Kind::V4 => write!(f, "{}", IpAddr::from(octets::<4>(part)))?,
-                Kind::V6 => write!(f, "{}", IpAddr::from(octets::<16>(part)))?,
-            }
-        }
-        Ok(())
-    }
-}
-
-fn is_ambiguous(text: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(text) else { return false };
-    ["#", "secret:", "sha256:"].iter().any(|start| text.starts_with(start))
-        || ["", "*"].contains(&text)
-        || text.parse::<IpAddr>().is_ok()
-}
-
-fn octets<const N: usize>(part: &[u8]) -> [u8; N] {
-    part.try_into().unwrap_or([0; N])
-}
-
-fn text(f: &mut fmt::Formatter<'_>, part: &[u8]) -> fmt::Result {
-    for chunk in part.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if matches!(c, '|' | '%' | '"' | ' ') || c.is_control() {
-                let mut buffer = [0; 4];
-                c.encode_utf8(&mut buffer).bytes().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
-            } else {
-                write!(f, "{c}")?;
-            }
-        }
-        chunk.invalid().iter().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
-    }
-    Ok(())
-}
-
-fn hex(f: &mut fmt::Formatter<'_>, label: &str, digest: &[u8]) -> fmt::Result {
-    write!(f, "{label}:")?;
-    digest.iter().take(SHOWN).try_for_each(|byte| write!(f, "{byte:02x}"))
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({self})")
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn different_parts_make_different_keys() {
-        let address: IpAddr = "1.2.3.4".parse().unwrap();
-        let keys = [
-            Key::GLOBAL,
-            Key::from(""),
-            Key::from("a"),
-            Key::from(("a", "bc")),
-            Key::from(("ab", "c")),
-            Key::from("abc"),
-            Key::from("a|bc"),
-            Key::from("7"),
-            Key::from(7u64),
-            Key::from(7u64.to_be_bytes().as_slice()),
-            Key::from(address),
-            Key::from([1u8, 2, 3, 4].as_slice()),
-            Key::from("1.2.3.4"),
-            Key::from("\"1.2.3.4\""),
-            Key::from("*"),
-            Key::from("#7"),
-            Key::secret("a"),
-            Key::from("x".repeat(100)),
-            Key::from("x".repeat(101)),
-            Key::from("a").and("x".repeat(100)),
-            Key::from("a").and("x".repeat(40)).and("x".repeat(40)),
-            Key::from("a").and("x".repeat(40)).and("x".repeat(41)),
-            // Written like the parts of ("x" × 30, "y" × 30).
-            Key::from(format!("\u{1}\u{1e}{}\u{1}\u{1e}{}", "x".repeat(30), "y".repeat(30))),
-            Key::from("x".repeat(30)).and("y".repeat(30)),
-        ];
-        for (i, a) in keys.iter().enumerate() {
-            for b in &keys[i + 1..] {
-                assert_ne!(a, b);
-                assert_ne!(a.to_string(), b.to_string());
-            }
-        }
-    }
-
-    #[test]
-    fn adding_no_parts_changes_nothing() {
-        for key in [Key::GLOBAL, Key::from(""), Key::from("a"), Key::from(("a", "b")), Key::secret("a")] {
-            assert_eq!(Key::GLOBAL.and(key), key);
-            assert_eq!(key.and(Key::GLOBAL), key);
-        }
-    }
-
-    #[test]
-    fn a_mapped_address_is_the_address() {
-        let mapped: IpAddr = "::ffff:1.2.3.4".parse().unwrap();
-        assert_eq!(Key::from(mapped).to_string(), "1.2.3.4");
-    }
-
-    #[test]
-    fn a_secret_is_not_shown() {
-        for secret in ["hunter2".to_owned(), "hunter2".repeat(20)] {
-            for key in [
-                Key::secret(&secret),
-                Key::from(&secret).into_secret(),
-                Key::secret(&secret).and("x".repeat(46)),
-            ] {
-                let shown = format!("{key} {key:?}");
-                assert!(!shown.contains("hunter2"), "{shown}");
-            }
-        }
-        assert!(Key::from("a").and(Key::secret("b")).is_secret());
-    }
-
-    #[test]
-    fn any_bytes_are_shown_without_ambiguity() {
-        let key = Key::from([b'a', 0, 0xff, b'|', b'%', b' ', 0xc3, 0xa9].as_slice());
-        assert_eq!(key.to_string(), "a%00%FF%7C%25%20é");
-    }
-}
+mod tests;

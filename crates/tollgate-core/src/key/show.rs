@@ -1,0 +1,78 @@
+//! How a key is shown: readable, without ambiguity, and without its secrets.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use sha2::{Digest, Sha256};
+
+use super::{Key, Kind, parts};
+
+/// How many bytes of a digest are shown.
+const SHOWN: usize = 16;
+
+/// The parts, joined by `|`. Different keys are shown differently: numbers with a `#`, secrets and
+/// long parts as a digest, `|`, `%` and what is not printable as `%XX`, and a text that could be
+/// mistaken for any of these, or for an address, in quotes.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::GLOBAL {
+            return f.write_str("*");
+        }
+        for (i, (kind, part)) in parts(&self.as_parts()).enumerate() {
+            if i > 0 {
+                f.write_str("|")?;
+            }
+            match kind {
+                Kind::Text if is_ambiguous(part) => {
+                    f.write_str("\"")?;
+                    text(f, part)?;
+                    f.write_str("\"")?;
+                }
+                Kind::Text => text(f, part)?,
+                Kind::Secret => hex(f, "secret", &Sha256::digest(part))?,
+                Kind::Digest | Kind::Parts => hex(f, "sha256", part)?,
+                Kind::Number => write!(f, "#{}", part.iter().fold(0, |n, b| n << 8 | u64::from(*b)))?,
+                Kind::V4 => write!(f, "{}", IpAddr::from(octets::<4>(part)))?,
+                Kind::V6 => write!(f, "{}", IpAddr::from(octets::<16>(part)))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_ambiguous(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    ["#", "secret:", "sha256:"].iter().any(|start| text.starts_with(start))
+        || ["", "*"].contains(&text)
+        || text.parse::<IpAddr>().is_ok()
+}
+
+fn octets<const N: usize>(part: &[u8]) -> [u8; N] {
+    part.try_into().unwrap_or([0; N])
+}
+
+fn text(f: &mut fmt::Formatter<'_>, part: &[u8]) -> fmt::Result {
+    for chunk in part.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if matches!(c, '|' | '%' | '"' | ' ') || c.is_control() {
+                let mut buffer = [0; 4];
+                c.encode_utf8(&mut buffer).bytes().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
+            } else {
+                write!(f, "{c}")?;
+            }
+        }
+        chunk.invalid().iter().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
+    }
+    Ok(())
+}
+
+fn hex(f: &mut fmt::Formatter<'_>, label: &str, digest: &[u8]) -> fmt::Result {
+    write!(f, "{label}:")?;
+    digest.iter().take(SHOWN).try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}

@@ -1,0 +1,72 @@
+use super::*;
+
+#[test]
+fn different_parts_make_different_keys() {
+    let address: IpAddr = "1.2.3.4".parse().unwrap();
+    let keys = [
+        Key::GLOBAL,
+        Key::from(""),
+        Key::from("a"),
+        Key::from(("a", "bc")),
+        Key::from(("ab", "c")),
+        Key::from("abc"),
+        Key::from("a|bc"),
+        Key::from("7"),
+        Key::from(7u64),
+        Key::from(7u64.to_be_bytes().as_slice()),
+        Key::from(address),
+        Key::from([1u8, 2, 3, 4].as_slice()),
+        Key::from("1.2.3.4"),
+        Key::from("\"1.2.3.4\""),
+        Key::from("*"),
+        Key::from("#7"),
+        Key::secret("a"),
+        Key::from("x".repeat(100)),
+        Key::from("x".repeat(101)),
+        Key::from("a").and("x".repeat(100)),
+        Key::from("a").and("x".repeat(40)).and("x".repeat(40)),
+        Key::from("a").and("x".repeat(40)).and("x".repeat(41)),
+        // Written like the parts of ("x" × 30, "y" × 30).
+        Key::from(format!("\u{1}\u{1e}{}\u{1}\u{1e}{}", "x".repeat(30), "y".repeat(30))),
+        Key::from("x".repeat(30)).and("y".repeat(30)),
+    ];
+    for (i, a) in keys.iter().enumerate() {
+        for b in &keys[i + 1..] {
+            assert_ne!(a, b);
+            assert_ne!(a.to_string(), b.to_string());
+        }
+    }
+}
+
+#[test]
+fn adding_no_parts_changes_nothing() {
+    for key in [Key::GLOBAL, Key::from(""), Key::from("a"), Key::from(("a", "b")), Key::secret("a")] {
+        assert_eq!(Key::GLOBAL.and(key), key);
+        assert_eq!(key.and(Key::GLOBAL), key);
+    }
+}
+
+#[test]
+fn a_mapped_address_is_the_address() {
+    let mapped: IpAddr = "::ffff:1.2.3.4".parse().unwrap();
+    assert_eq!(Key::from(mapped).to_string(), "1.2.3.4");
+}
+
+#[test]
+fn a_secret_is_not_shown() {
+    for secret in ["hunter2".to_owned(), "hunter2".repeat(20)] {
+        for key in
+            [Key::secret(&secret), Key::from(&secret).into_secret(), Key::secret(&secret).and("x".repeat(46))]
+        {
+            let shown = format!("{key} {key:?}");
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+    }
+    assert!(Key::from("a").and(Key::secret("b")).is_secret());
+}
+
+#[test]
+fn any_bytes_are_shown_without_ambiguity() {
+    let key = Key::from([b'a', 0, 0xff, b'|', b'%', b' ', 0xc3, 0xa9].as_slice());
+    assert_eq!(key.to_string(), "a%00%FF%7C%25%20é");
+}

@@ -1,0 +1,109 @@
+//! The shards of a request with several charges.
+
+use smallvec::SmallVec;
+
+use super::MemoryStore;
+use super::lock::Guard;
+use super::shard::Shard;
+use super::slot::Packed;
+use crate::{Charge, Clock, Decision, Timestamp};
+
+/// The shards that one request needs, locked in the order of their numbers, so that two requests
+/// never wait for each other.
+pub(super) struct Locked<'a> {
+    shards: SmallVec<[Guard<'a, Shard>; 4]>,
+    /// For each charge its hash, and where its shard is in `shards`.
+    tags: SmallVec<[(u64, usize); 4]>,
+}
+
+impl<'a> Locked<'a> {
+    pub(super) fn new<C: Clock>(store: &'a MemoryStore<C>, charges: &[Charge<'_>]) -> Self {
+        let mut tags = SmallVec::new();
+        let mut order: SmallVec<[(usize, usize); 4]> = SmallVec::new();
+        for (i, charge) in charges.iter().enumerate() {
+            let tag = store.tag(charge.rule, &charge.key);
+            tags.push((tag, 0));
+            order.push((store.index(tag), i));
+        }
+        order.sort_unstable();
+        let mut locked = Self { shards: SmallVec::new(), tags };
+        let mut last = None;
+        for (number, i) in order {
+            if last != Some(number) {
+                locked.shards.push(store.inner.shards[number].0.lock());
+                last = Some(number);
+            }
+            locked.tags[i].1 = locked.shards.len() - 1;
+        }
+        locked
+    }
+
+    /// The charges with what each of them has to have room for: what this request charges the same key
+    /// before counts as well.
+    fn costs<'c>(
+        &self,
+        charges: &'c [Charge<'c>],
+    ) -> impl Iterator<Item = (u64, &Shard, &'c Charge<'c>, u32)> {
+        charges.iter().zip(&self.tags).enumerate().map(move |(i, (charge, (tag, at)))| {
+            let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| earlier == tag);
+            let cost = earlier.fold(charge.cost, |sum, (_, earlier)| sum.saturating_add(earlier.cost));
+            (*tag, &*self.shards[*at], charge, cost)
+        })
+    }
+
+    /// Charges keys that are known, each once, if all charges fit; else nothing.
+    pub(super) fn charge_known(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Option<Decision> {
+        // All are asked for before the first is looked at, so that they come from memory together.
+        let found: SmallVec<[usize; 4]> =
+            self.tags.iter().map(|(tag, shard)| self.shards[*shard].seek(*tag)).collect();
+        let mut decision = Decision::new(now);
+        let mut tried: SmallVec<[(usize, usize, Packed); 4]> = SmallVec::new();
+        for (i, (charge, &(tag, shard))) in charges.iter().zip(&self.tags).enumerate() {
+            if self.tags[..i].iter().any(|(earlier, _)| *earlier == tag) {
+                return None;
+            }
+            let (packed, outcome) = self.shards[shard].try_charge(found[i], tag, charge, now)?;
+            tried.push((shard, found[i], packed));
+            decision.push(charge.rule, outcome);
+        }
+        for (shard, at, packed) in tried {
+            self.shards[shard].commit(at, packed);
+        }
+        Some(decision)
+    }
+
+    #[cold]
+    pub(super) fn admit(&self, charges: &[Charge<'_>], now: Timestamp) -> bool {
+        self.costs(charges).all(|(tag, shard, charge, cost)| shard.admits(tag, charge, cost, now))
+    }
+
+    pub(super) fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        let mut decision = Decision::new(now);
+        for (tag, shard, charge, cost) in self.costs(charges) {
+            decision.push(charge.rule, shard.peek(tag, charge, cost, now));
+        }
+        decision
+    }
+
+    pub(super) fn charge(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        let mut decision = Decision::new(now);
+        for ((tag, at), charge) in self.tags.iter().zip(charges) {
+            let shard = &mut self.shards[*at];
+            let at = shard.seek(*tag);
+            let outcome = match shard.charge_quickly(at, *tag, charge, now) {
+                Some(outcome) => outcome,
+                None => shard.charge(at, *tag, charge, now),
+            };
+            decision.push(charge.rule, outcome);
+        }
+        decision
+    }
+
+    /// Nothing is charged; but what was announced holds only if it is remembered, see [`Shard::settle`].
+    #[cold]
+    pub(super) fn settle(&mut self, charges: &[Charge<'_>], now: Timestamp) {
+        for ((tag, at), charge) in self.tags.iter().zip(charges) {
+            self.shards[*at].settle(*tag, charge.quota, now);
+        }
+    }
+}
