@@ -27,7 +27,7 @@ impl FullAt {
     }
 
     fn set(&mut self, wait: Span, now: Timestamp) {
-        self.0 = Span { micros: now.as_micros() + wait.micros, parts: wait.parts };
+        self.0 = Span { micros: now.as_micros().saturating_add(wait.micros), parts: wait.parts };
     }
 
     /// Where the budget is to be whole only after more than a full refill, the clock was set back: from
@@ -63,7 +63,7 @@ impl FullAt {
         if cost > quota.max() || after > fill {
             return None;
         }
-        self.0 = Span { micros: now.as_micros() + after, parts: 0 };
+        self.0 = Span { micros: now.as_micros().saturating_add(after), parts: 0 };
         let (remaining, next) = steady.units(fill - after);
         let refill_micros = if after == 0 { 0 } else { next };
         let budget = Budget { limit: quota.max(), remaining, reset_micros: after, refill_micros };
@@ -78,10 +78,10 @@ impl FullAt {
         }
     }
 
-    /// Takes `cost` units off the wait. Nothing, if there is none.
-    pub(crate) fn give_back(&mut self, quota: &Quota, cost: u32, now: Timestamp) {
+    /// Takes `cost` units off the wait, and at most so many microseconds.
+    pub(crate) fn give_back(&mut self, quota: &Quota, cost: u32, at_most: u64, now: Timestamp) {
         let wait = self.wait(quota, now);
-        let back = quota.span(cost.min(quota.max()));
+        let back = quota.span(cost.min(quota.max())).min(Span { micros: at_most, parts: 0 });
         self.set(if back >= wait { Span::default() } else { sub(wait, back, quota.rate_units()) }, now);
     }
 

@@ -6,7 +6,8 @@ use super::Used;
 use crate::decision::Budget;
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
-/// The window that was counted last, and its count.
+/// The window that was counted last, and its count. (After the clock was set back it starts then, and not at a
+/// multiple of the period.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Where the window starts, in microseconds.
@@ -48,14 +49,22 @@ fn window(quota: &Quota, now: Timestamp) -> u64 {
 
 impl State {
     /// The state as of now: a window that is over counts nothing. One that is yet to come means that
-    /// the clock was set back; its count is kept, as if it were this window's.
+    /// the clock was set back; its count is kept for a whole period from now, and not only to the end
+    /// of the window that now is in again: else it would be forgotten as soon as the clock passes the
+    /// window's edge a second time.
     #[inline]
     fn at(self, quota: &Quota, now: Timestamp) -> Self {
-        let start = window(quota, now);
-        Self { start, count: if self.start >= start { self.count } else { 0 } }
+        let micros = now.as_micros();
+        if self.start > micros {
+            Self { start: micros, ..self }
+        } else if self.expires_at(quota) > micros {
+            self
+        } else {
+            Self { start: window(quota, now), count: 0 }
+        }
     }
 
-    /// Makes a count from before the clock was set back one of this window, so that it ends with it.
+    /// Remembers that the clock was set back.
     pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
         if self.start > now.as_micros() {
             *self = self.at(quota, now);
@@ -63,7 +72,7 @@ impl State {
     }
 
     fn budget(self, quota: &Quota, now: Timestamp) -> Budget {
-        let end = self.start + quota.period_micros() - now.as_micros();
+        let end = self.expires_at(quota) - now.as_micros();
         let wait = if self.count == 0 { 0 } else { end };
         Budget {
             limit: quota.max(),
@@ -95,6 +104,6 @@ impl State {
     }
 
     pub(crate) fn expires_at(&self, quota: &Quota) -> u64 {
-        self.start + quota.period_micros()
+        self.start.saturating_add(quota.period_micros())
     }
 }

@@ -30,9 +30,9 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 /// somebody new in the freed place would leave too close to them. So nothing happens without a
 /// receipt, nor with one that is not of the last charge.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    let end = now.as_micros() + bucket::ceil(state.0.wait(quota, now));
+    let end = now.as_micros().saturating_add(bucket::ceil(state.0.wait(quota, now)));
     if receipt.is_some_and(|receipt| receipt.reset_at().as_micros() == end) {
-        state.0.give_back(quota, cost, now);
+        state.0.give_back(quota, cost, u64::MAX, now);
     }
 }
 

@@ -7,8 +7,9 @@ use super::Used;
 use crate::decision::Budget;
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
-/// A log that could grow to this many admissions is allocated whole at once; a longer one grows.
-const WHOLE: u32 = 128;
+/// A log of at most this many admissions is allocated whole at once; a longer one grows with them, so that
+/// callers who come once do not cost the memory of those who come often.
+const WHOLE: u32 = 8;
 
 /// The admissions of the last period, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

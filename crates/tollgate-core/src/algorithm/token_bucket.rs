@@ -25,12 +25,11 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 
 /// Puts `cost` tokens back, and no more than the bucket holds.
 ///
-/// A charge whose tokens have had the time to come back by themselves is not given back a second
-/// time: the bucket may have been full since, and what was not taken then was lost.
+/// What of a charge has had the time to come back by itself is not given back a second time: the bucket may
+/// have been full since, and what was not taken then was lost.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    if receipt.is_none_or(|receipt| receipt.reset_at() > now) {
-        state.0.give_back(quota, cost, now);
-    }
+    let due = |receipt: Receipt| receipt.reset_at().as_micros().saturating_sub(now.as_micros());
+    state.0.give_back(quota, cost, receipt.map_or(u64::MAX, due), now);
 }
 
 impl State {

@@ -32,6 +32,8 @@ enum Kind {
     V6,
     /// The SHA-256 of what would not fit.
     Digest,
+    /// The same, of what must not be seen.
+    SecretDigest,
 }
 
 impl Kind {
@@ -43,6 +45,7 @@ impl Kind {
             4 => Self::V4,
             5 => Self::V6,
             6 => Self::Digest,
+            7 => Self::SecretDigest,
             _ => Self::Parts,
         }
     }
@@ -86,6 +89,9 @@ impl Key {
     }
 
     /// This key with another part (or the parts of another key) after its own.
+    ///
+    /// Several parts that are too long together are kept as a digest, and then it matters in which order they
+    /// were put together: `a.and(b).and(c)`, as tuples do, is not `a.and(b.and(c))`.
     #[must_use]
     pub fn and(self, other: impl Into<Self>) -> Self {
         let other = other.into();
@@ -98,7 +104,8 @@ impl Key {
         bytes.extend_from_slice(&theirs);
         if bytes.len() > CAPACITY {
             // Twice, so that it is the digest of no single part: one of 32 bytes is kept as it is.
-            return Self::digest(&Sha256::digest(&bytes));
+            let is_secret = self.is_secret() || other.is_secret();
+            return Self::digest(&Sha256::digest(&bytes), is_secret);
         }
         let mut key = Self { len: bytes.len() as u8, ..Self::GLOBAL };
         pack(&mut key.words, &bytes);
@@ -108,13 +115,17 @@ impl Key {
     /// Whether a part of the key is a secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
-        parts(&self.as_parts()).any(|(kind, _)| kind == Kind::Secret)
+        parts(&self.as_parts()).any(|(kind, _)| matches!(kind, Kind::Secret | Kind::SecretDigest))
     }
 
     /// This key with each of its texts made a secret.
     #[must_use]
     pub fn into_secret(self) -> Self {
-        let secret = |kind| if kind == Kind::Text { Kind::Secret } else { kind };
+        let secret = |kind| match kind {
+            Kind::Text => Kind::Secret,
+            Kind::Digest => Kind::SecretDigest,
+            other => other,
+        };
         if self.kind != Kind::Parts {
             return Self { kind: secret(self.kind), ..self };
         }
@@ -139,7 +150,7 @@ impl Key {
     #[inline]
     fn of(kind: Kind, part: &[u8]) -> Self {
         if part.len() > MAX_PART {
-            return Self::digest(part);
+            return Self::digest(part, kind == Kind::Secret);
         }
         let mut key = Self { words: [0; WORDS], len: part.len() as u8, kind };
         pack(&mut key.words, part);
@@ -147,8 +158,9 @@ impl Key {
     }
 
     #[cold]
-    fn digest(bytes: &[u8]) -> Self {
-        Self::of(Kind::Digest, &Sha256::digest(bytes))
+    fn digest(bytes: &[u8], is_secret: bool) -> Self {
+        let kind = if is_secret { Kind::SecretDigest } else { Kind::Digest };
+        Self::of(kind, &Sha256::digest(bytes))
     }
 
     /// The key as it stands within a key of several parts.
@@ -277,6 +289,12 @@ impl<A: Into<Self>, B: Into<Self>> From<(A, B)> for Key {
 impl<A: Into<Self>, B: Into<Self>, C: Into<Self>> From<(A, B, C)> for Key {
     fn from((a, b, c): (A, B, C)) -> Self {
         a.into().and(b).and(c)
+    }
+}
+
+impl<A: Into<Self>, B: Into<Self>, C: Into<Self>, D: Into<Self>> From<(A, B, C, D)> for Key {
+    fn from((a, b, c, d): (A, B, C, D)) -> Self {
+        a.into().and(b).and(c).and(d)
     }
 }
 

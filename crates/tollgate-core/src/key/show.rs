@@ -30,6 +30,7 @@ impl fmt::Display for Key {
                 }
                 Kind::Text => text(f, part)?,
                 Kind::Secret => hex(f, "secret", &Sha256::digest(part))?,
+                Kind::SecretDigest => hex(f, "secret", part)?,
                 Kind::Digest | Kind::Parts => hex(f, "sha256", part)?,
                 Kind::Number => write!(f, "#{}", part.iter().fold(0, |n, b| n << 8 | u64::from(*b)))?,
                 Kind::V4 => write!(f, "{}", IpAddr::from(octets::<4>(part)))?,

@@ -60,6 +60,7 @@ fn a_secret_is_not_shown() {
         {
             let shown = format!("{key} {key:?}");
             assert!(!shown.contains("hunter2"), "{shown}");
+            assert!(key.is_secret(), "{shown}");
         }
     }
     assert!(Key::from("a").and(Key::secret("b")).is_secret());

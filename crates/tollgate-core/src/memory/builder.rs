@@ -39,6 +39,8 @@ impl MemoryStoreBuilder {
 
 impl<C> MemoryStoreBuilder<C> {
     /// How many keys the store holds at most; a million unless it is said. Zero is taken for one.
+    ///
+    /// Each rule has a key of its own for each caller.
     pub fn max_keys(self, max_keys: usize) -> Self {
         Self { max_keys, ..self }
     }

@@ -92,7 +92,7 @@ impl<'a> Locked<'a> {
             let at = shard.seek(*tag);
             let outcome = match shard.charge_quickly(at, *tag, charge, now) {
                 Some(outcome) => outcome,
-                None => shard.charge(at, *tag, charge, now),
+                None => shard.charge(at, *tag, charge, &self.tags, now),
             };
             decision.push(charge.rule, outcome);
         }

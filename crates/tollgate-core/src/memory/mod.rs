@@ -28,7 +28,8 @@ use crate::{
 /// A store in the memory of this process.
 ///
 /// - **Bounded.** It holds at most [`max_keys`](MemoryStoreBuilder::max_keys) keys, of at most 40
-///   bytes each (the sliding log has 12 more for each admission that it remembers). When it is full,
+///   bytes each. (A sliding log has some 100 more, and up to 24 for each admission that it remembers; and each
+///   different quota that keys were counted under is kept once, in some 400 bytes.) When it is full,
 ///   a new key takes the place of the one that matters least among some neighbours: one that has
 ///   expired, else one that has used least of its budget.
 /// - **No thread.** Keys whose budget is whole again are dropped in passing, by the calls that come.
@@ -118,7 +119,7 @@ impl<C: Clock> MemoryStore<C> {
             self.sweep_if_due(now);
             return (now, outcome);
         }
-        let outcome = shard.charge(at, tag, charge, now);
+        let outcome = shard.charge(at, tag, charge, &[], now);
         drop(shard);
         self.sweep_if_due(now);
         (now, outcome)

@@ -9,6 +9,9 @@ use crate::algorithm::counter::State;
 use crate::algorithm::{PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 use crate::{Algorithm, Charge, Outcome, Quota, Refund, Timestamp};
 
+/// The hashes that the same request charges, with where their shards are.
+pub(super) type Own<'a> = &'a [(u64, usize)];
+
 /// How many keys are looked at to find the one to evict.
 const SAMPLE: usize = 16;
 
@@ -30,13 +33,16 @@ struct Rest {
 }
 
 /// The quota that was asked for last, and its number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Recent {
     identity: [u64; 2],
     number: u32,
 }
 
 impl Recent {
+    /// No slot has this number.
+    const NONE: Self = Self { identity: [0, 0], number: u32::MAX };
+
     const fn new(quota: &Quota, number: u32) -> Self {
         Self { identity: *quota.identity(), number }
     }
@@ -104,7 +110,7 @@ macro_rules! with_state {
 impl Shard {
     pub(super) fn new(max_keys: usize) -> Self {
         let rest = Rest { quotas: Quotas::default(), logs: Slab::new(), max_keys, evicted: 0 };
-        Self { table: Table::default(), recent: Recent::default(), rest: Box::new(rest) }
+        Self { table: Table::default(), recent: Recent::NONE, rest: Box::new(rest) }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -167,10 +173,17 @@ impl Shard {
 
     /// Charges one key, having sought it.
     #[inline(never)]
-    pub(super) fn charge(&mut self, at: usize, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+    pub(super) fn charge(
+        &mut self,
+        at: usize,
+        tag: u64,
+        charge: &Charge<'_>,
+        own: Own<'_>,
+        now: Timestamp,
+    ) -> Outcome {
         let quota = charge.quota;
         let Some(slot) = self.table.sought(at, tag) else {
-            return self.charge_new(tag, charge, now);
+            return self.charge_new(tag, charge, own, now);
         };
         if *self.rest.quotas.get(slot.quota) != *quota {
             return self.charge_changed(tag, at, charge, now);
@@ -197,15 +210,15 @@ impl Shard {
             return self.peek(tag, charge, charge.cost, now);
         }
         self.reread(at, charge.quota, now);
-        self.charge(at, tag, charge, now)
+        self.charge(at, tag, charge, &[], now)
     }
 
     #[cold]
-    fn charge_new(&mut self, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+    fn charge_new(&mut self, tag: u64, charge: &Charge<'_>, own: Own<'_>, now: Timestamp) -> Outcome {
         let mut counter = crate::algorithm::Counter::new(charge.quota);
         let outcome = counter.charge(charge.quota, charge.cost, now);
         if outcome.is_admitted() && charge.cost > 0 {
-            self.make_room(tag, now);
+            self.make_room(tag, own, now);
             let packed = self.pack(counter.into_state());
             let quota = self.acquire(charge.quota);
             self.table.insert(Slot { tag, packed, quota });
@@ -314,7 +327,7 @@ impl Shard {
         }
         self.rest.quotas.release(slot.quota);
         // The number may come to stand for another quota.
-        self.recent = Recent::default();
+        self.recent = Recent::NONE;
     }
 
     fn remove(&mut self, at: usize) {
@@ -323,9 +336,9 @@ impl Shard {
     }
 
     /// Sees to it that one more key can be inserted near this hash.
-    fn make_room(&mut self, tag: u64, now: Timestamp) {
+    fn make_room(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
         if self.table.len() >= self.rest.max_keys {
-            self.evict(tag, now);
+            self.evict(tag, own, now);
         }
         if !self.table.has_room() {
             self.purge(now);
@@ -340,17 +353,18 @@ impl Shard {
     /// first. Where keys stand depends on a hash that callers do not know, so they cannot choose whose
     /// neighbours they are; and to push out a caller who is over a limit, all its neighbours have to
     /// be over theirs.
-    fn evict(&mut self, tag: u64, now: Timestamp) {
+    fn evict(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
         let (Ok(from) | Err(from)) = self.table.find(tag);
         let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
         let near = (from..).zip(behind).chain((0..).zip(before));
         let least = near
             .filter(|(_, slot)| !slot.is_free())
             .take(SAMPLE)
-            .min_by_key(|(_, slot)| self.weight(slot, now));
-        if let Some((at, _)) = least {
+            // What the same request charges goes last: else its rules would push each other out.
+            .min_by_key(|(_, slot)| (own.iter().any(|(tag, _)| *tag == slot.tag), self.weight(slot, now)));
+        if let Some((at, slot)) = least {
+            self.rest.evicted += u64::from(self.expires_at(slot, now) > now.as_micros());
             self.remove(at);
-            self.rest.evicted += 1;
         }
     }
 
@@ -377,20 +391,29 @@ impl Shard {
     fn purge(&mut self, now: Timestamp) {
         let mut at = 0;
         while at < self.table.slots().len() {
-            let slot = &self.table.slots()[at];
-            if !slot.is_free() && self.has_expired(slot, now) {
+            let slot = self.table.slots()[at];
+            if slot.is_free() {
+                at += 1;
+                continue;
+            }
+            let quota = *self.rest.quotas.get(slot.quota);
+            let left = self.expires_at(&slot, now).saturating_sub(now.as_micros());
+            if left == 0 {
                 // Whatever stood behind it may have moved here.
                 self.remove(at);
-            } else {
-                at += 1;
+                continue;
             }
+            if u128::from(left) > quota.full_refill().as_micros() {
+                // The clock was set back: from now on it is a full refill, and not until the clock is where it
+                // was.
+                self.settle(slot.tag, &quota, now);
+            }
+            at += 1;
         }
     }
 
-    fn has_expired(&self, slot: &Slot, now: Timestamp) -> bool {
+    fn expires_at(&self, slot: &Slot, now: Timestamp) -> u64 {
         let quota = self.rest.quotas.get(slot.quota);
-        with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
-            state.expires_at(quota) <= now.as_micros()
-        })
+        with_state!(slot.packed, quota, now, self.rest.logs, |module, state| state.expires_at(quota))
     }
 }

@@ -315,7 +315,7 @@ impl Quota {
                 self.fill.micros + (self.fill.parts > 0) as u64
             }
             Algorithm::FixedWindow | Algorithm::SlidingLog => self.period.get(),
-            Algorithm::SlidingWindow => 2 * self.period.get(),
+            Algorithm::SlidingWindow => self.period.get().saturating_mul(2),
         })
     }
 

@@ -11,7 +11,7 @@ use super::error::Problem;
 use super::{Algorithm, ParseQuotaError, Quota};
 
 /// Units by their spelling, with their microseconds.
-const UNITS: [(&str, u64); 18] = [
+const UNITS: [(&str, u64); 19] = [
     ("us", 1),
     ("ms", 1_000),
     ("s", SECOND),
@@ -30,6 +30,7 @@ const UNITS: [(&str, u64); 18] = [
     ("day", 86_400 * SECOND),
     ("days", 86_400 * SECOND),
     ("week", 7 * 86_400 * SECOND),
+    ("weeks", 7 * 86_400 * SECOND),
 ];
 const SECOND: u64 = 1_000_000;
 const US: u8 = 0;

@@ -137,10 +137,8 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
 
 impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor, D: KeyExtractor> KeyExtractor for (A, B, C, D) {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        join(
-            join(self.0.extract(head), self.1.extract(head)),
-            join(self.2.extract(head), self.3.extract(head)),
-        )
+        let first = join(join(self.0.extract(head), self.1.extract(head)), self.2.extract(head));
+        join(first, self.3.extract(head))
     }
 }
 
