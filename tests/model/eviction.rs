@@ -159,3 +159,46 @@ fn a_denied_or_free_request_takes_up_no_room() {
     }
     assert!(store.is_empty());
 }
+
+#[test]
+fn keys_disappear_also_after_the_clock_was_set_back() {
+    let (store, clock) = store(5_000);
+    for quota in each(5) {
+        for i in 0..500_u64 {
+            assert!(store.decide(&[Charge::new(rule("before"), &Key::from(i), &quota)]).is_admitted());
+        }
+        let now = tollgate_core::Clock::now(&clock);
+        clock.set(now.saturating_sub(365 * 24 * 60 * MINUTE));
+        for _ in 0..10 * 60 {
+            clock.advance(SECOND);
+            store.decide(&[Charge::new(rule("after"), &Key::GLOBAL, &quota)]);
+        }
+        assert!(store.len() <= 1, "{quota}: {} keys", store.len());
+    }
+}
+
+#[test]
+fn the_rules_of_one_request_do_not_push_each_other_out() {
+    let (store, _) = store(3);
+    let quota = Quota::per_minute(5);
+    let rules = ["first", "second", "third"].map(rule);
+    let key = Key::from("caller");
+    let charges = rules.map(|rule| Charge::new(rule, &key, &quota));
+    let admitted = (0..1_000).filter(|_| store.decide(&charges).is_admitted()).count();
+    assert_eq!(admitted, 5);
+}
+
+#[test]
+fn a_key_that_had_expired_was_not_evicted() {
+    let (store, clock) = store(100);
+    let quota = Quota::per_second(1);
+    let charge = |i: u64| store.decide(&[Charge::new(rule("flood"), &Key::from(i), &quota)]);
+    for i in 0..100 {
+        assert!(charge(i).is_admitted());
+    }
+    clock.advance(2 * SECOND);
+    for i in 100..110 {
+        assert!(charge(i).is_admitted());
+    }
+    assert_eq!(store.evicted(), 0);
+}

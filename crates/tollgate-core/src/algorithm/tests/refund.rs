@@ -111,3 +111,15 @@ fn a_place_that_was_given_back_goes_to_the_next_with_the_same_delay() {
         assert_eq!(second.delay() + MICRO * 4_321, first.delay());
     }
 }
+
+#[test]
+fn what_has_come_back_by_itself_is_not_given_back_again() {
+    let mut subject = Subject::new(Quota::per_second(1).burst(10));
+    let receipt = subject.take(10);
+    subject.advance(9 * SECOND);
+    subject.take(9);
+    subject.advance(SECOND - Duration::from_millis(100));
+    // A tenth of a unit is still out.
+    subject.refund(10, Some(receipt));
+    assert_eq!(subject.remaining(), 1);
+}

@@ -93,3 +93,31 @@ fn all_works_at_the_epoch() {
         assert!(subject.charge(1).is_admitted(), "{quota}");
     }
 }
+
+#[test]
+fn a_clock_that_trembles_on_the_edge_of_a_window_frees_nothing() {
+    for quota in each(20, MINUTE) {
+        // Windows start at multiples of a minute.
+        let mut subject = Subject::new(quota).at(MINUTE - MICRO);
+        let mut admitted = 0;
+        for _ in 0..5 {
+            admitted += subject.drain();
+            subject.advance(2 * MICRO);
+            admitted += subject.drain();
+            subject.step_back(2 * MICRO);
+        }
+        // The fixed window begins anew at its edge, once.
+        let most = if quota.algorithm() == Algorithm::FixedWindow { 40 } else { 20 };
+        assert!(admitted <= most, "{quota}: {admitted}");
+    }
+}
+
+#[test]
+fn a_fixed_window_is_not_begun_twice_when_the_clock_steps_back_over_its_edge() {
+    let mut subject = Subject::new(Quota::fixed_window(20, MINUTE)).at(MINUTE + SECOND);
+    subject.take(20);
+    subject.step_back(2 * SECOND);
+    assert_eq!(subject.remaining(), 0);
+    subject.advance(2 * SECOND);
+    assert_eq!(subject.remaining(), 0);
+}
