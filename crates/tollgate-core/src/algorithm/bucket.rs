@@ -63,7 +63,8 @@ impl FullAt {
         if cost > quota.max() || after > fill {
             return None;
         }
-        self.0 = Span { micros: now.as_micros().saturating_add(after), parts: 0 };
+        // No clock comes near the end of the numbers; if one did, nothing would make sense, but nothing breaks.
+        self.0 = Span { micros: now.as_micros().wrapping_add(after), parts: 0 };
         let (remaining, next) = steady.units(fill - after);
         let refill_micros = if after == 0 { 0 } else { next };
         let budget = Budget { limit: quota.max(), remaining, reset_micros: after, refill_micros };

@@ -9,8 +9,8 @@ pub(crate) const PRESSED: u32 = 1 << 16;
 
 /// Units used, rounded up to a millionth or so.
 ///
-/// This is what is carried over when a quota changes: what was used stays used, to the fraction, so
-/// that a caller whose quota changes to and fro neither gains nor loses by it.
+/// This is what is carried over when a quota changes: what was used stays used, to the fraction, up to what
+/// the new quota holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Used(u64);
 

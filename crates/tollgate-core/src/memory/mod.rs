@@ -175,8 +175,9 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn tag(&self, rule: RuleName, key: &KeyRef<'_>) -> u64 {
-        // The largest number is what a free slot has.
-        self.inner.hash.hash(rule.id(), key).min(u64::MAX - 1)
+        // One bit is always zero, as the largest number is what a free slot has. Neither one of the upper bits,
+        // which place the hash in its shard, nor one of the lower, which choose the shard.
+        self.inner.hash.hash(rule.id(), key) & !(1 << 16)
     }
 
     #[inline]

@@ -62,6 +62,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 pub type KeyFuture = Pin<Box<dyn Future<Output = Option<Key>> + Send>>;
 
 /// The key of a request, if it has one.
+#[non_exhaustive]
 pub enum Extracted {
     /// The key.
     Key(Key),

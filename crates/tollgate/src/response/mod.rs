@@ -21,6 +21,7 @@ const FRESHNESS: [HeaderName; 4] = [EXPIRES, ETAG, LAST_MODIFIED, AGE];
 /// A caller that is over its limit and a store that cannot tell are different things, and are answered
 /// differently: 429 and 503.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Refusal<'a> {
     /// A rule denies.
     Limited(&'a Decision),

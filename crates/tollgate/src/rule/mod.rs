@@ -58,6 +58,7 @@ pub struct Rule {
 
 /// What a rule does with a request that has not got its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MissingKey {
     /// All such requests are counted together, under one key.
     #[default]
@@ -134,7 +135,9 @@ impl Rule {
     /// Finds a caller's tier: its name, or a quota for this caller alone, or `None` for the rule's own.
     ///
     /// Whoever can choose the tier chooses the quota: take it from what the server knows of the caller,
-    /// not from what the caller says.
+    /// not from what the caller says. And let it be the caller's and not the request's: what was used above a
+    /// smaller tier's quota is forgiven when that tier is asked, so a tier that changes to and fro (or a lookup
+    /// that fails and says `None`) gives budget back.
     pub fn tier_by<T, F>(self, lookup: F) -> Self
     where
         T: Into<TierChoice>,

@@ -12,6 +12,7 @@ use crate::RequestHead;
 
 /// What a tier allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Tier {
     /// A quota of its own.
     Limited(Quota),
@@ -30,6 +31,7 @@ impl From<Quota> for Tier {
 /// Mostly a name, of a tier that the rule has. `None`, and a name that the rule does not have, mean the
 /// rule's own quota, so that a caller of a tier that nobody told the rule about is limited all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TierChoice {
     /// The rule's own quota.
     #[default]
