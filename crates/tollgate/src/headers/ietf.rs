@@ -36,7 +36,8 @@ pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
     text.push_str(rule.as_str());
     text.push_str("\";r=");
     push_number(&mut text, outcome.remaining().into());
-    if !outcome.refill_after().is_zero() {
+    // A client that reads `r=0` wants to know for how long; with a whole budget there is nothing to tell.
+    if outcome.remaining() == 0 || !outcome.refill_after().is_zero() {
         text.push_str(";t=");
         push_number(&mut text, seconds(outcome.refill_after()).min(MAX_INTEGER));
     }
@@ -46,4 +47,25 @@ pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
 /// A rule's name has only characters that can stand in a string of a structured field.
 fn value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::Retry;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_budget_says_for_how_long_and_a_whole_one_does_not() {
+        let rule = RuleName::new("q").unwrap();
+        let zero = Duration::ZERO;
+        let never = Outcome::denied(5, 0, zero, zero, Retry::Never);
+        assert_eq!(limit(rule, &never), "\"q\";r=0;t=1");
+        let empty = Outcome::admitted(5, 0, Duration::from_millis(9_001), Duration::from_millis(1_001), zero);
+        assert_eq!(limit(rule, &empty), "\"q\";r=0;t=2");
+        let whole = Outcome::admitted(5, 5, zero, zero, zero);
+        assert_eq!(limit(rule, &whole), "\"q\";r=5");
+    }
 }
