@@ -157,3 +157,16 @@ pub async fn a_key_that_was_never_charged_can_be_reset<H: Harness>(harness: H) {
     caller.reset().await;
     assert_eq!(caller.drain().await, 3);
 }
+
+/// What has come back to a bucket by itself is not given back a second time.
+pub async fn a_late_refund_gives_back_what_is_still_out<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    let caller = bench.caller(Quota::per_second(1).burst(10));
+    let receipt = caller.take(10).await;
+    bench.advance(9 * SECOND).await;
+    caller.take(9).await;
+    bench.advance(Duration::from_millis(900)).await;
+    // Nine tenths of a unit are there, and one tenth of the first charge is still out.
+    caller.refund(10, Some(receipt)).await;
+    assert_eq!(caller.drain().await, 1);
+}

@@ -84,6 +84,7 @@ macro_rules! __suite {
                 a_refund_takes_place_though_nobody_waits_for_it
                 a_reset_forgets_one_key_under_one_rule
                 a_key_that_was_never_charged_can_be_reset
+                a_late_refund_gives_back_what_is_still_out
             }
             quota_changes {
                 what_was_used_stays_used
@@ -92,7 +93,7 @@ macro_rules! __suite {
                 nobody_is_locked_for_longer_than_a_full_refill
                 nobody_is_locked_for_longer_by_a_request_of_several_rules
                 a_wait_after_a_change_is_exact
-                changing_to_and_fro_gains_nothing
+                changing_to_and_fro_between_equals_gains_nothing
             }
             time {
                 a_step_back_frees_nothing
@@ -101,6 +102,7 @@ macro_rules! __suite {
                 a_step_back_locks_no_request_of_several_rules_for_longer
                 a_wait_after_a_step_back_is_exact
                 a_jittering_clock_admits_no_more
+                a_clock_that_trembles_on_an_edge_admits_no_more
                 a_whole_key_is_like_one_that_was_never_charged
             }
             keys {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{MINUTE, Quota, SECOND};
+use tollgate_core::{Algorithm, MINUTE, Quota, SECOND};
 
 use crate::{Bench, Harness, MICRO, each};
 
@@ -114,6 +114,23 @@ pub async fn a_jittering_clock_admits_no_more<H: Harness>(harness: H) {
             admitted += u32::from(caller.charge(1).await.is_admitted());
         }
         assert_eq!(admitted, 20, "{quota}");
+    }
+}
+
+/// Nor does one that trembles on the edge of a window: a fixed window begins anew there once.
+pub async fn a_clock_that_trembles_on_an_edge_admits_no_more<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for quota in each(20, MINUTE) {
+        let caller = bench.caller(quota);
+        let mut admitted = 0;
+        for _ in 0..5 {
+            bench.at(MINUTE - MICRO).await;
+            admitted += caller.drain().await;
+            bench.at(MINUTE + MICRO).await;
+            admitted += caller.drain().await;
+        }
+        let most = if quota.algorithm() == Algorithm::FixedWindow { 40 } else { 20 };
+        assert_eq!(admitted, most, "{quota}");
     }
 }
 

@@ -28,7 +28,7 @@ use tower_governor::governor::GovernorConfigBuilder;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const REQUESTS: usize = 1_000;
-const ROWS: [(&str, &str); 13] = [
+const ROWS: [(&str, &str); 14] = [
     ("bare", "the router without a layer"),
     ("nothing", "a layer that does nothing"),
     ("fields", "a layer that adds three constant header fields"),
@@ -37,6 +37,7 @@ const ROWS: [(&str, &str); 13] = [
     ("unexposed", "Tollgate, admitted, decision not exposed"),
     ("ietf", "Tollgate, admitted, IETF fields as well"),
     ("three", "Tollgate, admitted, three rules"),
+    ("other", "Tollgate, admitted, and 1 rule that does not match"),
     ("others", "Tollgate, admitted, and 100 rules that do not match"),
     ("unmatched", "Tollgate, 100 rules, none of which matches"),
     ("governor denied", "tower_governor 0.8 with headers, denied"),
@@ -86,11 +87,12 @@ fn run(name: &str) -> f64 {
         "three" => {
             router.layer(RateLimitLayer::new(limiter(["a", "b", "c"].map(|name| Rule::new(name, quota)))))
         }
-        "others" => {
-            let rules = elsewhere(quota).chain([Rule::new("here", quota)]);
+        "other" | "others" => {
+            let others = if name == "other" { 1 } else { 100 };
+            let rules = elsewhere(quota, others).chain([Rule::new("here", quota)]);
             router.layer(RateLimitLayer::new(limiter(rules)))
         }
-        "unmatched" => router.layer(RateLimitLayer::new(limiter(elsewhere(quota)))),
+        "unmatched" => router.layer(RateLimitLayer::new(limiter(elsewhere(quota, 100)))),
         other => panic!("there is no {other}"),
     };
     let mut router = router.into_service();
@@ -118,9 +120,9 @@ fn limiter(rules: impl IntoIterator<Item = Rule>) -> Limiter {
     Limiter::builder().rules(rules).build().expect("rules that fit together")
 }
 
-/// A hundred rules for other paths.
-fn elsewhere(quota: Quota) -> impl Iterator<Item = Rule> {
-    (0..100).map(move |i| Rule::new(format!("rule-{i}"), quota).on_path(format!("/elsewhere/{i}")))
+/// Rules for other paths.
+fn elsewhere(quota: Quota, count: usize) -> impl Iterator<Item = Rule> {
+    (0..count).map(move |i| Rule::new(format!("rule-{i}"), quota).on_path(format!("/elsewhere/{i}")))
 }
 
 #[inline(never)]
