@@ -5,10 +5,13 @@
 //! exactly as parts of a microsecond (see [`Span`]), so that nothing is ever rounded from one charge
 //! to the next.
 
-use super::used::{FRACTION, Used};
+use super::{Basis, Used};
 use crate::decision::Budget;
 use crate::quota::Span;
 use crate::{Outcome, Quota, Timestamp};
+
+/// Whole numbers below this are exact in floating point.
+const EXACT: f64 = (1_u64 << 53) as f64;
 
 /// The point at which the budget is whole; any time in the past means that it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,35 +83,51 @@ impl FullAt {
     }
 
     /// Takes `cost` units off the wait, and at most so many microseconds.
-    pub(crate) fn give_back(&mut self, quota: &Quota, cost: u32, at_most: u64, now: Timestamp) {
-        let wait = self.wait(quota, now);
-        let back = quota.span(cost.min(quota.max())).min(Span { micros: at_most, parts: 0 });
-        self.set(if back >= wait { Span::default() } else { sub(wait, back, quota.rate_units()) }, now);
+    pub(crate) fn give_back(&mut self, basis: &Basis, cost: u32, at_most: u64, now: Timestamp) {
+        let left = self.left(now);
+        let back = span(basis, cost).min(Span { micros: at_most, parts: 0 });
+        self.set(if back >= left { Span::default() } else { sub(left, back, basis.units) }, now);
+    }
+
+    /// How long until the budget is whole, whatever the quota.
+    pub(crate) fn left(self, now: Timestamp) -> Span {
+        match self.0.micros.checked_sub(now.as_micros()) {
+            None => Span::default(),
+            Some(micros) => Span { micros, ..self.0 },
+        }
     }
 
     /// The point at which the budget is whole if `used` is used now.
     pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
         let mut state = Self::default();
-        let whole = used.whole();
-        if whole >= quota.max() {
-            state.set(quota.fill(), now);
-            return state;
-        }
-        // The fraction's time, rounded up to a part of a microsecond.
-        let scaled = u128::from(used.fraction()) * u128::from(quota.rate_micros().get());
-        let parts = scaled.div_ceil(1 << FRACTION);
-        let units = u128::from(quota.rate_units());
-        let rest = Span { micros: (parts / units) as u64, parts: (parts % units) as u32 };
-        state.set(add(quota.span(whole), rest, quota.rate_units()), now);
+        let parts = (used.get() * quota.rate_micros().get() as f64).ceil();
+        let units = u64::from(quota.rate_units());
+        let wait = if parts < EXACT {
+            Span { micros: parts as u64 / units, parts: (parts as u64 % units) as u32 }
+        } else {
+            Span { micros: (parts / units as f64).ceil() as u64, parts: 0 }
+        };
+        state.set(
+            if used.get() < f64::from(quota.max()) { wait.min(quota.fill()) } else { quota.fill() },
+            now,
+        );
         state
     }
 
     /// How much is used now.
-    pub(crate) fn used(self, quota: &Quota, now: Timestamp) -> Used {
-        let wait = self.wait(quota, now);
-        let parts = u128::from(wait.micros) * u128::from(quota.rate_units()) + u128::from(wait.parts);
-        Used::ratio(parts, u128::from(quota.rate_micros().get()))
+    pub(crate) fn used(self, basis: &Basis, now: Timestamp) -> Used {
+        let left = self.left(now);
+        let parts = left.micros as f64 * f64::from(basis.units) + f64::from(left.parts);
+        Used::exactly(parts / basis.micros.get() as f64)
     }
+}
+
+/// How long `cost` units take to come back, whether or not they fit into a budget.
+fn span(basis: &Basis, cost: u32) -> Span {
+    let units = u128::from(basis.units);
+    let parts = u128::from(cost) * u128::from(basis.micros.get());
+    let micros = u64::try_from(parts / units).unwrap_or(u64::MAX);
+    Span { micros, parts: (parts % units) as u32 }
 }
 
 /// The wait after a charge, or `None` if it does not fit.

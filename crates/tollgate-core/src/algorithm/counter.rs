@@ -1,9 +1,9 @@
 //! One key's count under one rule, whatever the algorithm, and under a quota that may change.
 
-use super::{Used, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
+use super::{Basis, Used, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 
-/// One key's count under one rule, with the quota that it was counted under.
+/// One key's count under one rule.
 ///
 /// A counter can be asked under any quota. If it is another one than before, what was used stays
 /// used, up to what the new quota can hold, and comes back at the new quota's pace. So a raised limit
@@ -24,8 +24,8 @@ use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
-    quota: Quota,
-    state: State,
+    pub(super) basis: Basis,
+    pub(super) state: State,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +41,7 @@ impl Counter {
     /// The counter of a key that was never charged.
     #[must_use]
     pub fn new(quota: &Quota) -> Self {
-        Self { quota: *quota, state: State::seed(quota, Used::default(), Timestamp::UNIX_EPOCH) }
-    }
-
-    /// The quota that the counter was counted under last.
-    #[must_use]
-    pub const fn quota(&self) -> &Quota {
-        &self.quota
+        Self { basis: Basis::of(quota), state: State::seed(quota, Used::default(), Timestamp::UNIX_EPOCH) }
     }
 
     /// Takes `cost` if it fits.
@@ -69,28 +63,44 @@ impl Counter {
     /// What [`charge`](Self::charge) would say.
     #[must_use]
     pub fn peek(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-        if self.quota != *quota {
-            return State::reread(&self.state, &self.quota, quota, now).peek(quota, cost, now);
+        if self.basis != Basis::of(quota) {
+            return self.state.reread(&self.basis, quota, now).peek(quota, cost, now);
         }
         self.state.peek(quota, cost, now)
     }
 
     /// Gives back, see [`Refund`](crate::Refund).
     pub fn refund(&mut self, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-        let quota = &self.quota;
+        let basis = &self.basis;
         match &mut self.state {
-            State::TokenBucket(state) => token_bucket::refund(state, quota, cost, receipt, now),
-            State::FixedWindow(state) => fixed_window::refund(state, quota, cost, receipt, now),
-            State::SlidingWindow(state) => sliding_window::refund(state, quota, cost, receipt, now),
-            State::SlidingLog(state) => sliding_log::refund(state, quota, cost, receipt, now),
-            State::LeakyBucket(state) => leaky_bucket::refund(state, quota, cost, receipt, now),
+            State::TokenBucket(state) => state.refund(basis, cost, receipt, now),
+            State::FixedWindow(state) => state.refund(basis, cost, receipt, now),
+            State::SlidingWindow(state) => state.refund(basis, cost, receipt, now),
+            State::SlidingLog(state) => state.refund(basis, cost, receipt, now),
+            State::LeakyBucket(state) => state.refund(basis, cost, receipt, now),
+        }
+    }
+
+    /// Brings the counter to a quota and a time, as a denied charge does: a changed quota, or a clock that was
+    /// set back, counts from the first answer that it was part of.
+    pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        if quota.max() == 0 {
+            return;
+        }
+        self.reread(quota, now);
+        match &mut self.state {
+            State::TokenBucket(state) => state.settle(quota, now),
+            State::FixedWindow(state) => state.settle(quota, now),
+            State::SlidingWindow(state) => state.settle(quota, now),
+            State::SlidingLog(state) => state.settle(quota, now),
+            State::LeakyBucket(state) => state.settle(quota, now),
         }
     }
 
     /// When the counter is no different from that of a key that was never charged.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
-        Timestamp::from_micros(self.state.expires_at(&self.quota))
+        Timestamp::from_micros(self.state.expires_at(&self.basis))
     }
 
     pub(crate) fn into_state(self) -> State {
@@ -98,27 +108,33 @@ impl Counter {
     }
 
     fn reread(&mut self, quota: &Quota, now: Timestamp) {
-        if self.quota != *quota {
-            self.state = State::reread(&self.state, &self.quota, quota, now);
-            self.quota = *quota;
+        let basis = Basis::of(quota);
+        if self.basis != basis {
+            self.state = self.state.reread(&self.basis, quota, now);
+            self.basis = basis;
         }
     }
 }
 
 impl State {
     /// The state under a new quota.
-    pub(crate) fn reread(&self, old: &Quota, new: &Quota, now: Timestamp) -> Self {
-        let same_windows = old.algorithm() == new.algorithm() && old.period() == new.period();
+    pub(crate) fn reread(&self, old: &Basis, new: &Quota, now: Timestamp) -> Self {
+        if *old == Basis::of(new) {
+            return self.clone();
+        }
+        // What has expired may have been dropped; it must not matter whether it was.
+        if self.expires_at(old) <= now.as_micros() {
+            return Self::seed(new, Used::default(), now);
+        }
         match self {
-            // The counts mean the same as long as the windows do, and a log means the same always.
-            Self::FixedWindow(_) | Self::SlidingWindow(_) if same_windows => self.clone(),
+            // The moments of a log mean the same, whatever the period.
             Self::SlidingLog(_) if new.algorithm() == Algorithm::SlidingLog => self.clone(),
             _ => Self::seed(new, self.used(old, now), now),
         }
     }
 
     fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
-        let used = used.min(Used::units(u64::from(quota.max())));
+        let used = used.at_most(quota.max());
         match quota.algorithm() {
             Algorithm::TokenBucket => Self::TokenBucket(token_bucket::State::seed(quota, used, now)),
             Algorithm::FixedWindow => Self::FixedWindow(fixed_window::State::seed(quota, used, now)),
@@ -138,23 +154,23 @@ impl State {
         }
     }
 
-    fn used(&self, quota: &Quota, now: Timestamp) -> Used {
+    fn used(&self, basis: &Basis, now: Timestamp) -> Used {
         match self {
-            Self::TokenBucket(state) => state.used(quota, now),
-            Self::FixedWindow(state) => state.used(quota, now),
-            Self::SlidingWindow(state) => state.used(quota, now),
-            Self::SlidingLog(state) => state.used(quota, now),
-            Self::LeakyBucket(state) => state.used(quota, now),
+            Self::TokenBucket(state) => state.used(basis, now),
+            Self::FixedWindow(state) => state.used(basis, now),
+            Self::SlidingWindow(state) => state.used(basis, now),
+            Self::SlidingLog(state) => state.used(basis, now),
+            Self::LeakyBucket(state) => state.used(basis, now),
         }
     }
 
-    fn expires_at(&self, quota: &Quota) -> u64 {
+    fn expires_at(&self, basis: &Basis) -> u64 {
         match self {
-            Self::TokenBucket(state) => state.expires_at(quota),
-            Self::FixedWindow(state) => state.expires_at(quota),
-            Self::SlidingWindow(state) => state.expires_at(quota),
-            Self::SlidingLog(state) => state.expires_at(quota),
-            Self::LeakyBucket(state) => state.expires_at(quota),
+            Self::TokenBucket(state) => state.expires_at(basis),
+            Self::FixedWindow(state) => state.expires_at(basis),
+            Self::SlidingWindow(state) => state.expires_at(basis),
+            Self::SlidingLog(state) => state.expires_at(basis),
+            Self::LeakyBucket(state) => state.expires_at(basis),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! At most the limit passes in each window, and up to twice as much around the edge of two.
 
-use super::Used;
+use super::{Basis, Used};
 use crate::decision::Budget;
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
@@ -18,7 +18,7 @@ pub struct State {
 /// Counts `cost` if the window has room for it.
 #[inline]
 pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    let current = state.at(quota, now);
+    let current = state.at(quota.period_micros(), now);
     let outcome = current.outcome(quota, cost, now);
     if !outcome.is_admitted() {
         state.settle(quota, now);
@@ -31,20 +31,17 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
 /// What [`charge`] would say.
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    state.at(quota, now).outcome(quota, cost, now)
+    state.at(quota.period_micros(), now).outcome(quota, cost, now)
 }
 
 /// Takes `cost` off the count, if the window in which it was charged is not over.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    let current = state.at(quota, now);
-    if receipt.is_none_or(|receipt| receipt.at().as_micros() >= current.start) {
-        *state = State { count: current.count.saturating_sub(cost), ..current };
-    }
+    state.refund(&Basis::of(quota), cost, receipt, now);
 }
 
 /// The start of the window that `now` is in.
-fn window(quota: &Quota, now: Timestamp) -> u64 {
-    now.as_micros() - now.as_micros() % quota.period_micros()
+const fn window(period: u64, now: Timestamp) -> u64 {
+    now.as_micros() - now.as_micros() % period
 }
 
 impl State {
@@ -53,26 +50,26 @@ impl State {
     /// of the window that now is in again: else it would be forgotten as soon as the clock passes the
     /// window's edge a second time.
     #[inline]
-    fn at(self, quota: &Quota, now: Timestamp) -> Self {
+    fn at(self, period: u64, now: Timestamp) -> Self {
         let micros = now.as_micros();
         if self.start > micros {
             Self { start: micros, ..self }
-        } else if self.expires_at(quota) > micros {
+        } else if self.end(period) > micros {
             self
         } else {
-            Self { start: window(quota, now), count: 0 }
+            Self { start: window(period, now), count: 0 }
         }
     }
 
     /// Remembers that the clock was set back.
     pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
         if self.start > now.as_micros() {
-            *self = self.at(quota, now);
+            *self = self.at(quota.period_micros(), now);
         }
     }
 
     fn budget(self, quota: &Quota, now: Timestamp) -> Budget {
-        let end = self.expires_at(quota) - now.as_micros();
+        let end = self.end(quota.period_micros()) - now.as_micros();
         let wait = if self.count == 0 { 0 } else { end };
         Budget {
             limit: quota.max(),
@@ -96,14 +93,25 @@ impl State {
     }
 
     pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
-        Self { start: window(quota, now), count: used.ceil() }
+        Self { start: window(quota.period_micros(), now), count: used.ceil() }
     }
 
-    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
-        Used::units(u64::from(self.at(quota, now).count))
+    pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
+        Used::units(u64::from(self.at(basis.period(), now).count))
     }
 
-    pub(crate) fn expires_at(&self, quota: &Quota) -> u64 {
-        self.start.saturating_add(quota.period_micros())
+    pub(crate) fn expires_at(&self, basis: &Basis) -> u64 {
+        self.end(basis.period())
+    }
+
+    pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        let current = self.at(basis.period(), now);
+        if receipt.is_none_or(|receipt| receipt.at().as_micros() >= current.start) {
+            *self = Self { count: current.count.saturating_sub(cost), ..current };
+        }
+    }
+
+    const fn end(self, period: u64) -> u64 {
+        self.start.saturating_add(period)
     }
 }

@@ -4,8 +4,8 @@
 //! capacity, the one that leaves at once included. An admitted charge carries a delay: how long to
 //! hold the request back until it is its turn.
 
-use super::Used;
 use super::bucket::{self, FullAt};
+use super::{Basis, Used};
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
 /// When the queue is empty, and the next one could leave at once.
@@ -30,13 +30,17 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 /// somebody new in the freed place would leave too close to them. So nothing happens without a
 /// receipt, nor with one that is not of the last charge.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    let end = now.as_micros().saturating_add(bucket::ceil(state.0.wait(quota, now)));
-    if receipt.is_some_and(|receipt| receipt.reset_at().as_micros() == end) {
-        state.0.give_back(quota, cost, u64::MAX, now);
-    }
+    state.refund(&Basis::of(quota), cost, receipt, now);
 }
 
 impl State {
+    pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        let end = now.as_micros().saturating_add(bucket::ceil(self.0.left(now)));
+        if receipt.is_some_and(|receipt| receipt.reset_at().as_micros() == end) {
+            self.0.give_back(basis, cost, u64::MAX, now);
+        }
+    }
+
     pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
         Self(FullAt::seed(quota, used, now))
     }
@@ -45,11 +49,11 @@ impl State {
         self.0.settle(quota, now);
     }
 
-    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
-        self.0.used(quota, now)
+    pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
+        self.0.used(basis, now)
     }
 
-    pub(crate) fn expires_at(&self, _: &Quota) -> u64 {
+    pub(crate) fn expires_at(&self, _: &Basis) -> u64 {
         bucket::ceil(self.0.0)
     }
 }

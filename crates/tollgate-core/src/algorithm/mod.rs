@@ -29,16 +29,21 @@
 //! assert_eq!(denied.retry().unwrap().after().unwrap().as_millis(), 200);
 //! ```
 
+mod basis;
 mod bucket;
+mod bytes;
 pub(crate) mod counter;
 pub mod fixed_window;
 pub mod leaky_bucket;
+mod several;
 pub mod sliding_log;
 pub mod sliding_window;
 pub mod token_bucket;
 mod used;
 
+pub(crate) use basis::Basis;
 pub use counter::Counter;
+pub use several::{decide, peek};
 pub(crate) use used::{PRESSED, Used};
 
 #[cfg(test)]

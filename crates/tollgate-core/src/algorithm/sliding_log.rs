@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::Used;
+use super::{Basis, Used};
 use crate::decision::Budget;
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
@@ -38,7 +38,7 @@ impl Entry {
 
 /// Logs an admission of `cost` if it fits.
 pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    state.move_to(quota, now);
+    state.move_to(quota.period_micros(), now);
     let outcome = state.outcome(quota, cost, now);
     if !outcome.is_admitted() || cost == 0 {
         return outcome;
@@ -55,37 +55,26 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 
 /// Strikes `cost` from the admissions of the receipt's moment, or from the newest.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    state.move_to(quota, now);
-    let mut left = cost;
-    let at = receipt.map(|receipt| receipt.at().as_micros());
-    for entry in state.entries.iter_mut().rev() {
-        if at.is_none_or(|at| entry.at() == at) {
-            let struck = left.min(entry.cost);
-            entry.cost -= struck;
-            state.total -= u64::from(struck);
-            left -= struck;
-        }
-        if left == 0 || at.is_some_and(|at| entry.at() < at) {
-            break;
-        }
-    }
-    state.entries.retain(|entry| entry.cost > 0);
+    state.refund(&Basis::of(quota), cost, receipt, now);
 }
 
 impl State {
     /// An entry that is yet to come means that the clock was set back; it is taken to be of now.
     pub(crate) fn settle(&mut self, _: &Quota, now: Timestamp) {
-        let now = now.as_micros();
+        self.set_back(now.as_micros());
+    }
+
+    fn set_back(&mut self, now: u64) {
         for entry in self.entries.iter_mut().rev().take_while(|entry| entry.at() > now) {
             *entry = Entry::new(now, entry.cost);
         }
     }
 
     /// Drops what has left the trailing period.
-    fn move_to(&mut self, quota: &Quota, now: Timestamp) {
-        self.settle(quota, now);
+    fn move_to(&mut self, period: u64, now: Timestamp) {
         let now = now.as_micros();
-        while let Some(oldest) = self.entries.front().filter(|entry| has_left(entry.at(), quota, now)) {
+        self.set_back(now);
+        while let Some(oldest) = self.entries.front().filter(|entry| has_left(entry.at(), period, now)) {
             self.total -= u64::from(oldest.cost);
             self.entries.pop_front();
         }
@@ -106,23 +95,39 @@ impl State {
         }
     }
 
+    /// A log of these entries: moments, oldest first, and costs.
+    pub(crate) fn from_entries(entries: impl Iterator<Item = (u64, u32)>) -> Self {
+        let entries: VecDeque<_> = entries.map(|(at, cost)| Entry::new(at, cost)).collect();
+        let total = entries.iter().map(|entry| u64::from(entry.cost)).sum();
+        Self { entries, total }
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.entries.iter().map(|entry| (entry.at(), entry.cost))
+    }
+
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+
     /// What counts now, oldest first.
-    fn live(&self, quota: &Quota, now: u64) -> impl Iterator<Item = (u64, u32)> {
+    fn live(&self, period: u64, now: u64) -> impl Iterator<Item = (u64, u32)> {
         self.entries
             .iter()
             .map(move |entry| (entry.at().min(now), entry.cost))
-            .skip_while(move |(at, _)| has_left(*at, quota, now))
+            .skip_while(move |(at, _)| has_left(*at, period, now))
     }
 
-    fn count(&self, quota: &Quota, now: u64) -> u64 {
-        let gone = self.entries.iter().take_while(|entry| has_left(entry.at(), quota, now));
+    fn count(&self, period: u64, now: u64) -> u64 {
+        let gone = self.entries.iter().take_while(|entry| has_left(entry.at(), period, now));
         self.total - gone.map(|entry| u64::from(entry.cost)).sum::<u64>()
     }
 
     fn budget(&self, quota: &Quota, now: Timestamp) -> Budget {
         let now = now.as_micros();
-        let until_left = |at: u64| leaves_at(at, quota) - now;
-        let count = self.count(quota, now);
+        let period = quota.period_micros();
+        let until_left = |at: u64| leaves_at(at, period) - now;
+        let count = self.count(period, now);
         let limit = u64::from(quota.max());
         Budget {
             limit: quota.max(),
@@ -135,7 +140,7 @@ impl State {
             refill_micros: if count > limit {
                 self.retry(quota, count, 1, now)
             } else {
-                self.live(quota, now).next().map_or(0, |(oldest, _)| until_left(oldest))
+                self.live(period, now).next().map_or(0, |(oldest, _)| until_left(oldest))
             },
         }
     }
@@ -143,10 +148,11 @@ impl State {
     /// How long until enough has left for `cost`, which is at most the limit, to fit.
     fn retry(&self, quota: &Quota, count: u64, cost: u32, now: u64) -> u64 {
         let mut excess = (count + u64::from(cost)).saturating_sub(u64::from(quota.max()));
-        for (at, cost) in self.live(quota, now) {
+        let period = quota.period_micros();
+        for (at, cost) in self.live(period, now) {
             excess = excess.saturating_sub(u64::from(cost));
             if excess == 0 {
-                return leaves_at(at, quota) - now;
+                return leaves_at(at, period) - now;
             }
         }
         0
@@ -160,7 +166,7 @@ impl State {
             Outcome::admit(budget, 0)
         } else {
             let now = now.as_micros();
-            Outcome::deny(budget, self.retry(quota, self.count(quota, now), cost, now))
+            Outcome::deny(budget, self.retry(quota, self.count(quota.period_micros(), now), cost, now))
         }
     }
 
@@ -172,20 +178,38 @@ impl State {
         state
     }
 
-    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
-        Used::units(self.count(quota, now.as_micros()))
+    pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
+        Used::units(self.count(basis.period(), now.as_micros()))
     }
 
-    pub(crate) fn expires_at(&self, quota: &Quota) -> u64 {
-        self.entries.back().map_or(0, |newest| newest.at() + quota.period_micros())
+    pub(crate) fn expires_at(&self, basis: &Basis) -> u64 {
+        self.entries.back().map_or(0, |newest| leaves_at(newest.at(), basis.period()))
+    }
+
+    pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        self.move_to(basis.period(), now);
+        let mut left = cost;
+        let at = receipt.map(|receipt| receipt.at().as_micros());
+        for entry in self.entries.iter_mut().rev() {
+            if at.is_none_or(|at| entry.at() == at) {
+                let struck = left.min(entry.cost);
+                entry.cost -= struck;
+                self.total -= u64::from(struck);
+                left -= struck;
+            }
+            if left == 0 || at.is_some_and(|at| entry.at() < at) {
+                break;
+            }
+        }
+        self.entries.retain(|entry| entry.cost > 0);
     }
 }
 
-fn has_left(at: u64, quota: &Quota, now: u64) -> bool {
-    leaves_at(at, quota) <= now
+const fn has_left(at: u64, period: u64, now: u64) -> bool {
+    leaves_at(at, period) <= now
 }
 
 /// Saturating, because a live log can be asked under a quota that makes no sense.
-const fn leaves_at(at: u64, quota: &Quota) -> u64 {
-    at.saturating_add(quota.period_micros())
+const fn leaves_at(at: u64, period: u64) -> u64 {
+    at.saturating_add(period)
 }

@@ -4,7 +4,7 @@
 //! while estimate + cost ≤ limit. Where the estimate has a fraction it is rounded up, which decides
 //! the same, because limit and cost are whole.
 
-use super::Used;
+use super::{Basis, Used};
 use crate::decision::Budget;
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
@@ -37,27 +37,20 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 
 /// Takes `cost` off the count of the window in which it was charged, if that still counts.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    let mut current = State::at(*state, quota, now);
-    let charged = receipt.map_or(current.index, |receipt| index(quota, receipt.at()));
-    if charged >= current.index {
-        current.current = current.current.saturating_sub(cost);
-    } else if charged + 1 == current.index {
-        current.previous = current.previous.saturating_sub(cost);
-    }
-    *state = current;
+    state.refund(&Basis::of(quota), cost, receipt, now);
 }
 
 /// The number of the window that `now` is in.
-pub(crate) fn index(quota: &Quota, now: Timestamp) -> u64 {
-    now.as_micros() / quota.period_micros()
+pub(crate) const fn index(period: u64, now: Timestamp) -> u64 {
+    now.as_micros() / period
 }
 
 impl State {
     /// The state as of now: windows that are over move back by one or fall off. A window that is yet
     /// to come means that the clock was set back; then all that was counted is taken to be of this
     /// one, because how far the window before it had faded is no longer known.
-    fn at(self, quota: &Quota, now: Timestamp) -> Self {
-        let index = index(quota, now);
+    fn at(self, period: u64, now: Timestamp) -> Self {
+        let index = index(period, now);
         if self.index == index {
             self
         } else if self.index > index {
@@ -71,23 +64,39 @@ impl State {
 
     /// Makes a count from before the clock was set back one of this window, so that it fades with it.
     pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
-        if self.index > index(quota, now) {
-            *self = self.at(quota, now);
+        let period = quota.period_micros();
+        if self.index > index(period, now) {
+            *self = self.at(period, now);
         }
     }
 
     pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
-        Self { index: index(quota, now), previous: 0, current: used.ceil() }
+        Self { index: index(quota.period_micros(), now), previous: 0, current: used.ceil() }
     }
 
-    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
-        let view = View::new(*self, quota, now);
-        Used::units(u64::from(view.faded()) + u64::from(view.state.current))
+    pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
+        let period = basis.period();
+        let state = self.at(period, now);
+        let left = (state.index + 1) * period - now.as_micros();
+        let faded = f64::from(state.previous) * left as f64 / period as f64;
+        Used::exactly(faded + f64::from(state.current))
     }
 
-    pub(crate) fn expires_at(&self, quota: &Quota) -> u64 {
+    pub(crate) fn expires_at(&self, basis: &Basis) -> u64 {
         let windows = if self.current > 0 { 2 } else { 1 };
-        (self.index + windows) * quota.period_micros()
+        (self.index + windows) * basis.period()
+    }
+
+    pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        let period = basis.period();
+        let mut current = self.at(period, now);
+        let charged = receipt.map_or(current.index, |receipt| index(period, receipt.at()));
+        if charged >= current.index {
+            current.current = current.current.saturating_sub(cost);
+        } else if charged + 1 == current.index {
+            current.previous = current.previous.saturating_sub(cost);
+        }
+        *self = current;
     }
 }
 
@@ -102,7 +111,7 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(state: State, quota: &'a Quota, now: Timestamp) -> Self {
-        let state = state.at(quota, now);
+        let state = state.at(quota.period_micros(), now);
         let left = (state.index + 1) * quota.period_micros() - now.as_micros();
         Self { quota, state, left }
     }

@@ -3,8 +3,8 @@
 //! Over any span *d* it admits at most burst + rate × *d*. An idle bucket fills to its burst and no
 //! further.
 
-use super::Used;
 use super::bucket::{self, FullAt};
+use super::{Basis, Used};
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
 /// When the bucket is full again.
@@ -28,11 +28,15 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 /// What of a charge has had the time to come back by itself is not given back a second time: the bucket may
 /// have been full since, and what was not taken then was lost.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    let due = |receipt: Receipt| receipt.reset_at().as_micros().saturating_sub(now.as_micros());
-    state.0.give_back(quota, cost, receipt.map_or(u64::MAX, due), now);
+    state.refund(&Basis::of(quota), cost, receipt, now);
 }
 
 impl State {
+    pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        let due = |receipt: Receipt| receipt.reset_at().as_micros().saturating_sub(now.as_micros());
+        self.0.give_back(basis, cost, receipt.map_or(u64::MAX, due), now);
+    }
+
     pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
         Self(FullAt::seed(quota, used, now))
     }
@@ -41,11 +45,11 @@ impl State {
         self.0.settle(quota, now);
     }
 
-    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> Used {
-        self.0.used(quota, now)
+    pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
+        self.0.used(basis, now)
     }
 
-    pub(crate) fn expires_at(&self, _: &Quota) -> u64 {
+    pub(crate) fn expires_at(&self, _: &Basis) -> u64 {
         bucket::ceil(self.0.0)
     }
 }

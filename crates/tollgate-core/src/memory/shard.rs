@@ -6,7 +6,9 @@ use super::quotas::Quotas;
 use super::slot::{Pack, Packed, Slot};
 use super::table::Table;
 use crate::algorithm::counter::State;
-use crate::algorithm::{PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
+use crate::algorithm::{
+    Basis, PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
+};
 use crate::{Algorithm, Charge, Outcome, Quota, Refund, Timestamp};
 
 /// The hashes that the same request charges, with where their shards are.
@@ -233,7 +235,7 @@ impl Shard {
                 let slot = &self.table.slots()[at];
                 let old = self.rest.quotas.get(slot.quota);
                 if old != charge.quota {
-                    let state = self.unpack(slot, now).reread(old, charge.quota, now);
+                    let state = self.unpack(slot, now).reread(&Basis::of(old), charge.quota, now);
                     return state.peek(charge.quota, cost, now);
                 }
                 with_state!(slot.packed, old, now, self.rest.logs, |module, state| {
@@ -281,7 +283,7 @@ impl Shard {
     #[cold]
     fn reread(&mut self, at: usize, quota: &Quota, now: Timestamp) {
         let slot = self.table.slots()[at];
-        let state = self.unpack(&slot, now).reread(self.rest.quotas.get(slot.quota), quota, now);
+        let state = self.unpack(&slot, now).reread(&Basis::of(self.rest.quotas.get(slot.quota)), quota, now);
         self.release(&slot);
         let packed = self.pack(state);
         let quota = self.acquire(quota);
@@ -372,7 +374,7 @@ impl Shard {
     fn weight(&self, slot: &Slot, now: Timestamp) -> (u32, u64) {
         let quota = self.rest.quotas.get(slot.quota);
         let (used, expires_at) = with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
-            (state.used(quota, now), state.expires_at(quota))
+            (state.used(&Basis::of(quota), now), state.expires_at(&Basis::of(quota)))
         });
         let pressure = if expires_at <= now.as_micros() { 0 } else { used.pressure(quota.max()) };
         debug_assert!(pressure <= PRESSED);
@@ -414,6 +416,7 @@ impl Shard {
 
     fn expires_at(&self, slot: &Slot, now: Timestamp) -> u64 {
         let quota = self.rest.quotas.get(slot.quota);
-        with_state!(slot.packed, quota, now, self.rest.logs, |module, state| state.expires_at(quota))
+        with_state!(slot.packed, quota, now, self.rest.logs, |module, state| state
+            .expires_at(&Basis::of(quota)))
     }
 }

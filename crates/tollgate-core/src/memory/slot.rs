@@ -87,7 +87,7 @@ impl Pack for sliding_window::State {
     /// Of all windows whose number ends in the 32 bits that were kept, the one nearest to now. The
     /// next nearest is 49 days away even for windows of a millisecond.
     fn unpack(packed: Packed, quota: &Quota, now: Timestamp) -> Self {
-        let now = sliding_window::index(quota, now);
+        let now = sliding_window::index(quota.period_micros(), now);
         let ahead = packed.narrow.wrapping_sub(now as u32) as i32;
         Self {
             index: now.saturating_add_signed(i64::from(ahead)),

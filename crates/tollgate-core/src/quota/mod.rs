@@ -324,6 +324,10 @@ impl Quota {
         &self.identity
     }
 
+    pub(crate) const fn period_nonzero(&self) -> NonZeroU64 {
+        self.period
+    }
+
     pub(crate) const fn period_micros(&self) -> u64 {
         self.period.get()
     }

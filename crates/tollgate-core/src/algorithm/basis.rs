@@ -1,0 +1,37 @@
+//! What the numbers of a state mean.
+
+use std::num::NonZeroU64;
+
+use crate::{Algorithm, Quota};
+
+/// All that a state has to do with the quota that it was counted under.
+///
+/// Limit and burst are no part of it: how much was taken is one thing, how much may be taken another. So a
+/// state under one basis is the same state under every quota of that basis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Basis {
+    pub(crate) algorithm: Algorithm,
+    /// Of buckets, the rate in lowest terms: so many units per `micros`. Of the others, one.
+    pub(crate) units: u32,
+    /// Of buckets, see `units`. Of the others, the period.
+    pub(crate) micros: NonZeroU64,
+}
+
+impl Basis {
+    pub(crate) const fn of(quota: &Quota) -> Self {
+        let algorithm = quota.algorithm();
+        match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Self { algorithm, units: quota.rate_units(), micros: quota.rate_micros() }
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
+                Self { algorithm, units: 1, micros: quota.period_nonzero() }
+            }
+        }
+    }
+
+    /// The period of a window or a log.
+    pub(crate) const fn period(&self) -> u64 {
+        self.micros.get()
+    }
+}

@@ -1,0 +1,353 @@
+//! A counter as bytes, for stores outside of the process.
+//!
+//! All numbers are little-endian and without a sign. First comes what the numbers mean:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 1 | algorithm + 5 × form, the algorithms being numbered as in [`Algorithm::ALL`] |
+//! | buckets: *m*, 1 to 7 | microseconds of the rate in lowest terms; form = (*m* − 1) + 7 × *u* |
+//! | buckets: *u*, 0 to 4 | units of the rate; none stands for one |
+//! | buckets with one unit: *m*, 1 to 6 | milliseconds of the rate, if they are whole; form = 35 + (*m* − 1) |
+//! | others: 0 or 7 | period in microseconds, if form mod 5 is 4; a form of 0 to 3 is a second, minute, hour or day |
+//!
+//! Then what was counted:
+//!
+//! | | bytes | |
+//! |---|---|---|
+//! | buckets | 7 | the microsecond at which the budget is whole |
+//! | | *u* | parts of a microsecond, so many to one as the rate has units |
+//! | fixed window | 7 | the microsecond at which the window starts |
+//! | | 1 to 4 | count |
+//! | sliding window | 6 | number of the window |
+//! | | 1 to 4, twice | count of the window before, count of this one |
+//! | sliding log | 4 | cost of all entries |
+//! | | 7 + *w*, each | moment and cost of an entry, oldest first; form ≥ 5 × (*w* − 1) |
+//!
+//! Most counters are 12 bytes or less, which is what the smallest of strings takes in Redis.
+
+use std::num::NonZeroU64;
+
+use super::counter::State;
+use super::{Basis, Counter, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
+use crate::quota::Span;
+use crate::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
+
+/// The periods that have a form of their own.
+const PERIODS: [u64; 4] =
+    [SECOND.as_micros() as u64, MINUTE.as_micros() as u64, HOUR.as_micros() as u64, DAY.as_micros() as u64];
+/// The form of a period that is written out.
+const WRITTEN_OUT: usize = PERIODS.len();
+const PERIOD_FORMS: usize = WRITTEN_OUT + 1;
+const ALGORITHMS: usize = Algorithm::ALL.len();
+/// The first form of a rate of one unit in so many milliseconds.
+const MILLIS: usize = 35;
+/// No moment is as late as that: they are exact in floating point.
+const END: u64 = 1 << 53;
+/// How wide a moment is.
+const MOMENT: usize = 7;
+/// How wide the number of a window is: enough for windows of a millisecond.
+const INDEX: usize = 6;
+/// How wide the cost of a whole log is.
+const TOTAL: usize = 4;
+
+impl Counter {
+    /// What the bytes of a counter begin with that was counted under this quota. A counter that begins so need
+    /// not be re-read for the quota.
+    ///
+    /// ```
+    /// use tollgate_core::algorithm::Counter;
+    /// use tollgate_core::Quota;
+    ///
+    /// // The rate, and not the burst: a counter of the one is a counter of the other.
+    /// let head = Counter::head(&Quota::per_minute(100));
+    /// assert_eq!(head, Counter::head(&Quota::per_minute(100).burst(500)));
+    /// assert_ne!(head, Counter::head(&Quota::per_minute(101)));
+    /// ```
+    #[must_use]
+    pub fn head(quota: &Quota) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(1 + MOMENT + TOTAL);
+        write_head(&mut bytes, &Basis::of(quota), width(quota.max().into()));
+        bytes
+    }
+
+    /// The counter as bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(16);
+        let costs = match &self.state {
+            State::SlidingLog(log) => {
+                log.entries().map(|(_, cost)| cost).max().map_or(1, |cost| width(cost.into()))
+            }
+            _ => 1,
+        };
+        write_head(&mut bytes, &self.basis, costs);
+        match &self.state {
+            State::TokenBucket(state) => write_span(&mut bytes, state.0.0, self.basis.units),
+            State::LeakyBucket(state) => write_span(&mut bytes, state.0.0, self.basis.units),
+            State::FixedWindow(state) => {
+                write(&mut bytes, state.start, MOMENT);
+                write(&mut bytes, state.count.into(), width(state.count.into()));
+            }
+            State::SlidingWindow(state) => {
+                write(&mut bytes, state.index, INDEX);
+                let width = width(state.previous.max(state.current).into());
+                write(&mut bytes, state.previous.into(), width);
+                write(&mut bytes, state.current.into(), width);
+            }
+            State::SlidingLog(log) => {
+                write(&mut bytes, log.total(), TOTAL);
+                for (at, cost) in log.entries() {
+                    write(&mut bytes, at, MOMENT);
+                    write(&mut bytes, cost.into(), costs);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// The counter that these are the bytes of; `None` if they are of none.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let tag = usize::from(read_byte(&mut rest)?);
+        let (algorithm, form) = (Algorithm::ALL[tag % ALGORITHMS], tag / ALGORITHMS);
+        match algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => read_bucket(algorithm, form, rest),
+            Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
+                let micros = match form % PERIOD_FORMS {
+                    WRITTEN_OUT => read(&mut rest, MOMENT)?,
+                    period => PERIODS[period],
+                };
+                let micros = NonZeroU64::new(micros).filter(|micros| micros.get() < END)?;
+                let basis = Basis { algorithm, units: 1, micros };
+                let costs = form / PERIOD_FORMS + 1;
+                let state = match algorithm {
+                    Algorithm::FixedWindow if costs == 1 => read_fixed_window(rest)?,
+                    Algorithm::SlidingWindow if costs == 1 => read_sliding_window(rest, micros.get())?,
+                    Algorithm::SlidingLog if costs <= TOTAL => read_log(rest, costs)?,
+                    _ => return None,
+                };
+                Some(Self { basis, state })
+            }
+        }
+    }
+}
+
+fn write_head(bytes: &mut Vec<u8>, basis: &Basis, costs: usize) {
+    let algorithm = basis.algorithm as usize;
+    match basis.algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let micros = basis.micros.get();
+            let (form, number, wide) = if basis.units == 1 && micros % 1_000 == 0 {
+                let wide = width(micros / 1_000);
+                (MILLIS + wide - 1, micros / 1_000, wide)
+            } else {
+                let wide = width(micros);
+                (wide - 1 + MOMENT * units_width(basis.units), micros, wide)
+            };
+            // At most 4 + 5 × 40.
+            bytes.push((algorithm + ALGORITHMS * form) as u8);
+            write(bytes, number, wide);
+            write(bytes, basis.units.into(), units_width(basis.units));
+        }
+        Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
+            let period = PERIODS.iter().position(|period| *period == basis.period()).unwrap_or(WRITTEN_OUT);
+            let costs = if basis.algorithm == Algorithm::SlidingLog { costs - 1 } else { 0 };
+            bytes.push((algorithm + ALGORITHMS * (period + PERIOD_FORMS * costs)) as u8);
+            if period == WRITTEN_OUT {
+                write(bytes, basis.period(), MOMENT);
+            }
+        }
+    }
+}
+
+fn write_span(bytes: &mut Vec<u8>, span: Span, units: u32) {
+    write(bytes, span.micros, MOMENT);
+    write(bytes, span.parts.into(), units_width(units));
+}
+
+fn read_bucket(algorithm: Algorithm, form: usize, mut rest: &[u8]) -> Option<Counter> {
+    let (wide, units_wide, scale) = match form.checked_sub(MILLIS) {
+        Some(wide) if wide < 6 => (wide + 1, 0, 1_000),
+        Some(_) => return None,
+        None => (form % MOMENT + 1, form / MOMENT, 1),
+    };
+    let micros = NonZeroU64::new(read(&mut rest, wide)? * scale)?;
+    let units = if units_wide == 0 { 1 } else { u32::try_from(read(&mut rest, units_wide)?).ok()? };
+    let micros_left = read(&mut rest, MOMENT)?;
+    let parts = u32::try_from(read(&mut rest, units_wide)?).ok()?;
+    if !rest.is_empty() || parts >= units || micros_left >= END {
+        return None;
+    }
+    let span = Span { micros: micros_left, parts };
+    let state = if algorithm == Algorithm::TokenBucket {
+        let mut state = token_bucket::State::default();
+        state.0.0 = span;
+        State::TokenBucket(state)
+    } else {
+        let mut state = leaky_bucket::State::default();
+        state.0.0 = span;
+        State::LeakyBucket(state)
+    };
+    Some(Counter { basis: Basis { algorithm, units, micros }, state })
+}
+
+fn read_fixed_window(mut rest: &[u8]) -> Option<State> {
+    let start = read(&mut rest, MOMENT).filter(|start| *start < END)?;
+    let count = read_all(rest)?;
+    Some(State::FixedWindow(fixed_window::State { start, count }))
+}
+
+fn read_sliding_window(mut rest: &[u8], period: u64) -> Option<State> {
+    let index = read(&mut rest, INDEX)?;
+    if rest.len() % 2 != 0 || index >= END / period {
+        return None;
+    }
+    let (previous, current) = rest.split_at(rest.len() / 2);
+    let (previous, current) = (read_all(previous)?, read_all(current)?);
+    Some(State::SlidingWindow(sliding_window::State { index, previous, current }))
+}
+
+fn read_log(mut rest: &[u8], costs: usize) -> Option<State> {
+    let total = read(&mut rest, TOTAL)?;
+    let entries = rest.chunks_exact(MOMENT + costs);
+    if !entries.remainder().is_empty() {
+        return None;
+    }
+    let entries = entries.map(|entry| {
+        let (at, cost) = entry.split_at(MOMENT);
+        (number(at), number(cost) as u32)
+    });
+    let log = sliding_log::State::from_entries(entries);
+    let in_time = log.entries().all(|(at, _)| at < END);
+    (log.total() == total && in_time).then_some(State::SlidingLog(log))
+}
+
+/// How many bytes a number takes, which is at least one.
+fn width(number: u64) -> usize {
+    (64 - number.leading_zeros()).div_ceil(8).max(1) as usize
+}
+
+fn units_width(units: u32) -> usize {
+    if units == 1 { 0 } else { width(units.into()) }
+}
+
+fn write(bytes: &mut Vec<u8>, number: u64, width: usize) {
+    bytes.extend_from_slice(&number.to_le_bytes()[..width]);
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn read(rest: &mut &[u8], width: usize) -> Option<u64> {
+    let (bytes, after) = rest.split_at_checked(width)?;
+    *rest = after;
+    Some(number(bytes))
+}
+
+fn read_byte(rest: &mut &[u8]) -> Option<u8> {
+    let (byte, after) = rest.split_first()?;
+    *rest = after;
+    Some(*byte)
+}
+
+/// A count of 1 to 4 bytes.
+fn read_all(bytes: &[u8]) -> Option<u32> {
+    matches!(bytes.len(), 1..=4).then(|| number(bytes) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Timestamp;
+    use std::time::Duration;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_763_270_000_123_457);
+
+    fn counted(quota: Quota, costs: &[u32]) -> Counter {
+        let mut counter = Counter::new(&quota);
+        for (i, cost) in costs.iter().enumerate() {
+            let now = NOW.saturating_add(Duration::from_micros(i as u64));
+            assert!(counter.charge(&quota, *cost, now).is_admitted(), "{quota}");
+        }
+        counter
+    }
+
+    fn quotas() -> Vec<Quota> {
+        let mut quotas = Vec::new();
+        for (limit, period) in
+            [(100, MINUTE), (7, SECOND), (10_000_000, SECOND), (70_000, HOUR), (3, 30 * DAY)]
+        {
+            quotas.extend([
+                Quota::token_bucket(limit, period),
+                Quota::fixed_window(limit, period),
+                Quota::sliding_window(limit, period),
+                Quota::sliding_log(limit, period),
+                Quota::leaky_bucket(limit, period),
+            ]);
+        }
+        quotas.push(Quota::fixed_window(u32::MAX, Duration::from_millis(1)));
+        quotas.push(Quota::token_bucket(u32::MAX - 4, 10 * 365 * DAY));
+        quotas
+    }
+
+    #[test]
+    fn bytes_are_of_one_counter() {
+        for quota in quotas() {
+            for costs in [&[][..], &[1], &[1, 1], &[quota.max() - 1, 1]] {
+                let counter = counted(quota, costs);
+                let bytes = counter.to_bytes();
+                assert_eq!(Counter::from_bytes(&bytes), Some(counter), "{quota}: {bytes:02x?}");
+                // Cut short or made longer, they are of none, or of another one.
+                assert_ne!(Counter::from_bytes(&bytes[..bytes.len() - 1]), Counter::from_bytes(&bytes));
+                assert_ne!(Counter::from_bytes(&[&bytes[..], &[1]].concat()), Counter::from_bytes(&bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_begin_with_the_head() {
+        for quota in quotas().into_iter().filter(|quota| quota.algorithm() != Algorithm::SlidingLog) {
+            assert!(counted(quota, &[1]).to_bytes().starts_with(&Counter::head(&quota)), "{quota}");
+        }
+        // A log is as wide as its costs, where a store may have written it wider.
+        let quota = Quota::sliding_log(10, MINUTE);
+        assert!(counted(quota, &[1]).to_bytes().starts_with(&Counter::head(&quota)));
+    }
+
+    #[test]
+    fn most_counters_fit_into_the_smallest_string() {
+        let common = [10_u32, 100, 1_000, 10_000]
+            .into_iter()
+            .flat_map(|limit| [SECOND, MINUTE, HOUR, DAY].map(|period| (limit, period)));
+        for (limit, period) in common {
+            for quota in [
+                Quota::token_bucket(limit, period).burst(20 * limit),
+                Quota::leaky_bucket(limit, period),
+                Quota::fixed_window(limit, period),
+                Quota::sliding_window(limit, period),
+            ] {
+                let bytes = counted(quota, &[limit]).to_bytes();
+                assert!(bytes.len() <= 12, "{quota}: {bytes:02x?}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic() {
+        for tag in 0..=u8::MAX {
+            for len in 0..40 {
+                for filler in [0, 1, 0xff] {
+                    let mut bytes = vec![tag];
+                    bytes.resize(len + 1, filler);
+                    if let Some(counter) = Counter::from_bytes(&bytes) {
+                        for quota in quotas() {
+                            let _ = counter.peek(&quota, 1, NOW);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

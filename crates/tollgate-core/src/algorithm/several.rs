@@ -1,0 +1,68 @@
+//! Several charges, one decision.
+
+use super::Counter;
+use crate::{Charge, Decision, Timestamp};
+
+/// Makes all charges of a request, or none.
+///
+/// `places` says for each charge which of the counters is its own. A counter that is charged twice is charged
+/// the sum. This is what a store does that holds its counters as [`Counter`]s.
+///
+/// ```
+/// use tollgate_core::algorithm::{Counter, decide};
+/// use tollgate_core::{Charge, Quota, RuleName, Timestamp};
+///
+/// let (wide, narrow) = (Quota::per_minute(100), Quota::per_second(1));
+/// let charges = [
+///     Charge::new(RuleName::new("wide")?, "alice", &wide),
+///     Charge::new(RuleName::new("narrow")?, "alice", &narrow),
+/// ];
+/// let mut counters = [Counter::new(&wide), Counter::new(&narrow)];
+/// let now = Timestamp::from_secs(1_000);
+/// assert!(decide(&mut counters, &[0, 1], &charges, now).is_admitted());
+///
+/// let denied = decide(&mut counters, &[0, 1], &charges, now);
+/// assert!(!denied.is_admitted());
+/// assert_eq!(denied.outcome("wide").unwrap().remaining(), 99);
+/// # Ok::<(), tollgate_core::RuleNameError>(())
+/// ```
+///
+/// # Panics
+///
+/// When a place is not one of a counter.
+pub fn decide(
+    counters: &mut [Counter],
+    places: &[usize],
+    charges: &[Charge<'_>],
+    now: Timestamp,
+) -> Decision {
+    let peeked = peek(counters, places, charges, now);
+    let mut decision = Decision::new(now);
+    if peeked.is_admitted() {
+        for (place, charge) in places.iter().zip(charges) {
+            decision.push(charge.rule, counters[*place].charge(charge.quota, charge.cost, now));
+        }
+        return decision;
+    }
+    for (place, charge) in places.iter().zip(charges) {
+        counters[*place].settle(charge.quota, now);
+    }
+    peeked
+}
+
+/// What [`decide`] would say, changing nothing.
+///
+/// # Panics
+///
+/// When a place is not one of a counter.
+#[must_use]
+pub fn peek(counters: &[Counter], places: &[usize], charges: &[Charge<'_>], now: Timestamp) -> Decision {
+    let mut decision = Decision::new(now);
+    for (i, (place, charge)) in places.iter().zip(charges).enumerate() {
+        // What this request charges the same counter before has to fit as well.
+        let earlier = places[..i].iter().zip(charges).filter(|(earlier, _)| *earlier == place);
+        let cost = earlier.fold(charge.cost, |sum, (_, earlier)| sum.saturating_add(earlier.cost));
+        decision.push(charge.rule, counters[*place].peek(charge.quota, cost, now));
+    }
+    decision
+}
