@@ -319,6 +319,26 @@ impl Quota {
         })
     }
 
+    /// The rate in lowest terms: so many units come back in so many microseconds.
+    ///
+    /// ```
+    /// # use tollgate_core::Quota;
+    /// assert_eq!(Quota::per_minute(100).rate(), (1, 600_000));
+    /// assert_eq!(Quota::per_second(30).rate(), (3, 100_000));
+    /// ```
+    #[must_use]
+    pub const fn rate(&self) -> (u32, u64) {
+        (self.rate_units, self.rate_micros.get())
+    }
+
+    /// How long `cost` units take to come back at the rate: microseconds, and parts of one, of which the units of the
+    /// [rate](Self::rate) make one. A cost above [`max`](Self::max) takes as long as the whole.
+    #[must_use]
+    pub const fn time_of(&self, cost: u32) -> (u64, u32) {
+        let Span { micros, parts } = self.span(if cost < self.capacity { cost } else { self.capacity });
+        (micros, parts)
+    }
+
     #[inline]
     pub(crate) const fn identity(&self) -> &[u64; 2] {
         &self.identity

@@ -1,0 +1,137 @@
+//! Whether Redis is asked at all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tollgate_core::{StoreError, StoreErrorKind};
+
+/// Whether a store is asked, see [`RedisStore::breaker`](crate::RedisStore::breaker).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// The store works, and is asked.
+    Closed,
+    /// The store failed, and is not asked until it works again: every decision fails at once, and the failure policy
+    /// of each rule applies.
+    Open {
+        /// Since when.
+        since: Instant,
+        /// What went wrong last.
+        error: StoreError,
+    },
+}
+
+impl BreakerState {
+    /// Whether the store is not asked.
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        matches!(self, Self::Open { .. })
+    }
+}
+
+/// The breaker of one connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Breaker(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// For those who ask in passing.
+    is_open: AtomicBool,
+    state: watch::Sender<BreakerState>,
+}
+
+impl Breaker {
+    /// Open, as nothing is known to work.
+    pub(crate) fn new() -> Self {
+        let error = StoreError::new(StoreErrorKind::Unavailable).with_source("not connected yet");
+        let open = BreakerState::Open { since: Instant::now(), error };
+        Self(Arc::new(Inner { is_open: AtomicBool::new(true), state: watch::Sender::new(open) }))
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_open.load(Ordering::Acquire)
+    }
+
+    /// The error to answer with, if it is open.
+    pub(crate) fn error(&self) -> Option<StoreError> {
+        match &*self.0.state.borrow() {
+            BreakerState::Closed => None,
+            BreakerState::Open { error, .. } => Some(error.clone()),
+        }
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<BreakerState> {
+        self.0.state.subscribe()
+    }
+
+    pub(crate) fn open(&self, error: StoreError) {
+        self.0.state.send_modify(|state| match state {
+            BreakerState::Closed => *state = BreakerState::Open { since: Instant::now(), error },
+            BreakerState::Open { error: last, .. } => *last = error,
+        });
+        self.0.is_open.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn close(&self) {
+        if self.is_open() {
+            self.0.is_open.store(false, Ordering::Release);
+            self.0.state.send_replace(BreakerState::Closed);
+        }
+    }
+}
+
+/// Pauses that grow, with some jitter, so that the nodes of a fleet do not come back all at once.
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_millis(10);
+
+    pub(crate) fn new(longest: Duration) -> Self {
+        Self { next: Self::FIRST.min(longest), longest }
+    }
+
+    /// The next pause: between half of it and all of it.
+    pub(crate) fn next(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(self.longest);
+        pause.mul_f64(0.5 + 0.5 * random())
+    }
+}
+
+/// A number between 0 and 1 that is hard to foretell.
+fn random() -> f64 {
+    use std::hash::{BuildHasher, RandomState};
+    (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_the_longest() {
+        let longest = Duration::from_millis(100);
+        let mut pauses = Pauses::new(longest);
+        for whole in [10, 20, 40, 80, 100, 100] {
+            let (pause, whole) = (pauses.next(), Duration::from_millis(whole));
+            assert!(pause >= whole / 2 && pause <= whole, "{pause:?} of {whole:?}");
+        }
+    }
+
+    #[test]
+    fn it_opens_and_closes_and_remembers_why() {
+        let breaker = Breaker::new();
+        let watch = breaker.watch();
+        assert!(breaker.is_open() && watch.borrow().is_open());
+        breaker.close();
+        assert!(!breaker.is_open() && breaker.error().is_none() && !watch.borrow().is_open());
+        breaker.open(StoreError::new(StoreErrorKind::Timeout));
+        assert!(breaker.error().is_some_and(|error| error.is_timeout()));
+    }
+}

@@ -1,0 +1,108 @@
+//! How a store is made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::ManualClock;
+
+use crate::config::Config;
+use crate::denied::Denied;
+use crate::error::SetupError;
+use crate::link::Link;
+use crate::servers::{Kind, Servers};
+use crate::store::RedisStore;
+
+/// Makes a [`RedisStore`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RedisStoreBuilder {
+    servers: Servers,
+    config: Config,
+}
+
+impl RedisStoreBuilder {
+    pub(crate) fn new(servers: Servers) -> Self {
+        Self { servers, config: Config::default() }
+    }
+
+    /// What the names of all counters begin with; `tollgate` if not said. Stores with different prefixes have nothing
+    /// to do with each other.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.config.prefix = prefix.into();
+        self
+    }
+
+    /// How long a decision may take; 5 ms if not said. After that it has failed, and is not made any more.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.config.timeout = timeout;
+        self
+    }
+
+    /// How long a connection may take to be made, in the background; one second if not said.
+    pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.config.connect_timeout = timeout;
+        self
+    }
+
+    /// How many requests may wait for one server; 10,000 if not said. More fail at once.
+    pub const fn max_waiting(mut self, requests: usize) -> Self {
+        self.config.max_waiting = requests;
+        self
+    }
+
+    /// The longest pause between two attempts to reach a server that failed; one second if not said. The first is
+    /// some milliseconds, and each is twice the one before.
+    pub const fn longest_pause(mut self, pause: Duration) -> Self {
+        self.config.longest_pause = pause;
+        self
+    }
+
+    /// For how long, at most, a key that Redis has denied is denied without asking again; one second if not said. Zero:
+    /// Redis is always asked.
+    ///
+    /// Nobody is denied for longer than its wait. But what is refunded or reset by *another* process takes effect only
+    /// after this time, for a key that was denied here.
+    pub const fn deny_from_memory_for(mut self, duration: Duration) -> Self {
+        self.config.deny_for = duration;
+        self
+    }
+
+    /// How many denied keys are remembered; 100,000 if not said. Redis is asked about the others.
+    pub const fn denied_keys(mut self, keys: usize) -> Self {
+        self.config.denied_keys = keys;
+        self
+    }
+
+    /// Decides at the time of this clock, and not at that of the server. For tests.
+    pub fn clock(mut self, clock: ManualClock) -> Self {
+        self.config.clock = Some(clock);
+        self
+    }
+
+    /// Makes the store, which begins to connect.
+    ///
+    /// # Errors
+    ///
+    /// When something makes no sense, or there is no tokio runtime.
+    pub fn build(self) -> Result<RedisStore, SetupError> {
+        let Self { servers, config } = self;
+        let is_fit = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
+        if !(1..=64).contains(&config.prefix.len()) || !config.prefix.bytes().all(is_fit) {
+            return Err(SetupError::Prefix(config.prefix));
+        }
+        if config.timeout.is_zero() || config.connect_timeout.is_zero() {
+            return Err(SetupError::ZeroTimeout);
+        }
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(SetupError::NoRuntime);
+        }
+        let denied = Arc::new(Denied::new(config.deny_for, config.denied_keys, config.clock.clone()));
+        match servers.0 {
+            Kind::One(target) => {
+                let link = Link::start(target, &config, Arc::clone(&denied), None);
+                Ok(RedisStore::start(link, config, denied))
+            }
+            Kind::Cluster(_) => Err(SetupError::NoServers),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One call of the charge script: what is asked, and what the answer means.
+//!
+//! Requests that are asked together share a call. A counter is named once, however many of them charge it, and equal
+//! requests are one group with a number. The script says how many of each group it admitted and what each counter was
+//! before; from that, [`tollgate_core::algorithm`] computes here what each request is told.
+
+use std::collections::HashMap;
+
+use smallvec::SmallVec;
+use tollgate_core::algorithm::{self, Counter};
+use tollgate_core::{Algorithm, Charge, Decision, Quota, Timestamp};
+
+use crate::request::{Charges, OwnCharge};
+
+/// How many requests a group holds: their number is one byte.
+const GROUP: usize = 255;
+/// How many terms a call holds: they are numbered by one byte, from 1.
+const TERMS: usize = 255;
+/// Where in the packed question the deadline is, and where the time.
+const DEADLINE: usize = 0;
+const NOW: usize = 8;
+
+/// The requests of one call.
+#[derive(Debug, Default)]
+pub(crate) struct Call {
+    /// For each request, for each of its charges, the number of its counter.
+    places: Vec<SmallVec<[usize; 2]>>,
+    /// For each counter, the request and the charge that named it.
+    named_by: Vec<(usize, usize)>,
+    terms: Vec<Term>,
+    groups: Vec<Group>,
+}
+
+/// A quota with a cost, as the script is told it.
+#[derive(Debug)]
+struct Term {
+    quota: Quota,
+    cost: u32,
+    /// The term that is charged if it is not this one: a counter that one request charges twice has to have room for
+    /// both.
+    apply: u8,
+}
+
+/// Equal requests.
+#[derive(Debug)]
+struct Group {
+    /// Counter and term.
+    charges: SmallVec<[(u16, u8); 2]>,
+    members: Vec<usize>,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) struct Answer<'a> {
+    /// The time of the server.
+    pub(crate) now: Timestamp,
+    body: &'a [u8],
+}
+
+/// The answer is not one.
+#[derive(Debug)]
+pub(crate) struct Garbled(pub(crate) &'static str);
+
+impl Call {
+    /// Puts requests into calls of at most so many counters each. `peek`: they only look.
+    ///
+    /// All of them must be allowed in one call: on a cluster, their counters must be in one slot.
+    pub(crate) fn gather<'a>(
+        requests: impl Iterator<Item = &'a Charges>,
+        max_counters: usize,
+        peek: bool,
+    ) -> Vec<(usize, Self)> {
+        let mut calls = Vec::new();
+        let mut builder = Builder::default();
+        for charges in requests {
+            let full = builder.call.named_by.len() + charges.len() > max_counters
+                || builder.call.terms.len() + 2 * charges.len() > TERMS;
+            if full && !builder.call.places.is_empty() {
+                let call = std::mem::take(&mut builder).call;
+                calls.push((call.places.len(), call));
+            }
+            builder.add(charges, peek);
+        }
+        if !builder.call.places.is_empty() {
+            calls.push((builder.call.places.len(), builder.call));
+        }
+        calls
+    }
+
+    /// The names of the counters, in the order of their numbers.
+    pub(crate) fn names<'a>(
+        &'a self,
+        requests: &'a [&'a Charges],
+    ) -> impl ExactSizeIterator<Item = &'a [u8]> {
+        self.named_by.iter().map(|(request, charge)| &*requests[*request][*charge].name)
+    }
+
+    /// The question, packed. `now` is a time to decide at if it is not to be the server's.
+    pub(crate) fn pack(&self, deadline: Option<Timestamp>, now: Option<Timestamp>) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(19 + self.terms.len() * 80 + self.groups.len() * 5);
+        let moment = |moment: Option<Timestamp>| moment.map_or(0.0, |moment| moment.as_micros() as f64);
+        push(&mut bytes, moment(deadline));
+        push(&mut bytes, moment(now));
+        debug_assert_eq!((DEADLINE, NOW), (0, bytes.len() - 8));
+        bytes.push(self.terms.len() as u8);
+        bytes.extend_from_slice(&(self.groups.len() as u16).to_le_bytes());
+        for term in &self.terms {
+            term.pack(&mut bytes);
+        }
+        for group in &self.groups {
+            bytes.extend_from_slice(&[group.members.len() as u8, group.charges.len() as u8]);
+            for (counter, term) in &group.charges {
+                // Lua counts from one.
+                bytes.extend_from_slice(&(counter + 1).to_le_bytes());
+                bytes.push(term + 1);
+            }
+        }
+        bytes
+    }
+
+    /// Reads what the script returned. `None`: it came too late, and nothing was done.
+    pub(crate) fn read(reply: &[u8]) -> Result<(Timestamp, Option<Answer<'_>>), Garbled> {
+        let (time, rest) =
+            reply.split_first_chunk().ok_or(Garbled("the reply of the script is cut short"))?;
+        let micros = f64::from_le_bytes(*time);
+        if !(1.0..9_007_199_254_740_992.0).contains(&micros) {
+            return Err(Garbled("the reply of the script has no time"));
+        }
+        let now = Timestamp::from_micros(micros as u64);
+        match rest {
+            [1] => Ok((now, None)),
+            [0, body @ ..] => Ok((now, Some(Answer { now, body }))),
+            _ => Err(Garbled("the reply of the script is cut short")),
+        }
+    }
+
+    /// What each request is told, in their order, with the counters as they are after it.
+    pub(crate) fn decide(
+        &self,
+        requests: &[&Charges],
+        answer: &Answer<'_>,
+        mut told: impl FnMut(usize, Decision, &[Counter], &[usize]),
+    ) -> Result<(), Garbled> {
+        let cut_short = Garbled("the reply of the script is cut short");
+        let (admitted, rest) = answer.body.split_at_checked(self.groups.len()).ok_or(cut_short)?;
+        let mut counters = self.counters(requests, rest)?;
+        if self.groups.is_empty() {
+            for (request, places) in self.places.iter().enumerate() {
+                let charges: SmallVec<[Charge<'_>; 2]> =
+                    requests[request].iter().map(OwnCharge::by_ref).collect();
+                told(request, algorithm::peek(&counters, places, &charges, answer.now), &counters, places);
+            }
+        }
+        for (group, admitted) in self.groups.iter().zip(admitted) {
+            for (i, &request) in group.members.iter().enumerate() {
+                let places = &self.places[request];
+                let decision = decide_one(requests[request], &mut counters, places, answer.now);
+                if decision.is_admitted() != (i < usize::from(*admitted)) {
+                    return Err(Garbled("the script has not decided as the algorithm does"));
+                }
+                told(request, decision, &counters, places);
+            }
+        }
+        Ok(())
+    }
+
+    /// The counters as they were before the call.
+    fn counters(&self, requests: &[&Charges], bytes: &[u8]) -> Result<Vec<Counter>, Garbled> {
+        let cut_short = || Garbled("the reply of the script is cut short");
+        let (sizes, mut values) = bytes.split_at_checked(3 * self.named_by.len()).ok_or_else(cut_short)?;
+        let mut counters = Vec::with_capacity(self.named_by.len());
+        for (size, (request, charge)) in sizes.chunks_exact(3).zip(&self.named_by) {
+            let size = size.iter().rev().fold(0, |size, byte| size << 8 | usize::from(*byte));
+            let (value, rest) = values.split_at_checked(size).ok_or_else(cut_short)?;
+            values = rest;
+            // What is no counter counts as none, for the script as well.
+            let counter = Counter::from_bytes(value);
+            counters.push(counter.unwrap_or_else(|| Counter::new(&requests[*request][*charge].quota)));
+        }
+        if values.is_empty() { Ok(counters) } else { Err(Garbled("the reply of the script is too long")) }
+    }
+}
+
+fn decide_one(charges: &Charges, counters: &mut [Counter], places: &[usize], now: Timestamp) -> Decision {
+    if let ([charge], [place]) = (&**charges, places) {
+        let mut decision = Decision::new(now);
+        decision.push(charge.rule, counters[*place].charge(&charge.quota, charge.cost, now));
+        return decision;
+    }
+    let charges: SmallVec<[Charge<'_>; 4]> = charges.iter().map(OwnCharge::by_ref).collect();
+    algorithm::decide(counters, places, &charges, now)
+}
+
+#[derive(Debug, Default)]
+struct Builder<'a> {
+    call: Call,
+    counters: HashMap<&'a [u8], usize>,
+    /// For each counter, the last group that charges it alone.
+    singles: Vec<Option<usize>>,
+}
+
+impl<'a> Builder<'a> {
+    fn add(&mut self, charges: &'a Charges, peek: bool) {
+        let request = self.call.places.len();
+        let mut places = SmallVec::new();
+        let mut own: SmallVec<[(u16, u8); 2]> = SmallVec::new();
+        for (i, charge) in charges.iter().enumerate() {
+            let place = *self.counters.entry(&charge.name).or_insert_with(|| {
+                self.call.named_by.push((request, i));
+                self.singles.push(None);
+                self.singles.len() - 1
+            });
+            places.push(place);
+            if !peek {
+                let term = self.term(charges, i);
+                own.push((place as u16, term));
+            }
+        }
+        self.call.places.push(places);
+        if peek {
+            return;
+        }
+        let alone = if let [(place, _)] = *own { Some(usize::from(place)) } else { None };
+        if let Some(group) = alone.and_then(|place| self.singles[place]) {
+            let group = &mut self.call.groups[group];
+            if group.charges == own && group.members.len() < GROUP {
+                return group.members.push(request);
+            }
+        }
+        if let Some(place) = alone {
+            self.singles[place] = Some(self.call.groups.len());
+        }
+        self.call.groups.push(Group { charges: own, members: vec![request] });
+    }
+
+    /// The term of a charge: its quota, with all that the request charges the same counter up to it.
+    fn term(&mut self, charges: &Charges, i: usize) -> u8 {
+        let charge = &charges[i];
+        let earlier = charges[..i].iter().filter(|earlier| earlier.name == charge.name);
+        let mut earlier = earlier.map(|earlier| earlier.cost).peekable();
+        if earlier.peek().is_none() {
+            return self.find_term(&charge.quota, charge.cost, 0);
+        }
+        let cost = earlier.fold(charge.cost, u32::saturating_add);
+        let apply = self.find_term(&charge.quota, charge.cost, 0);
+        self.find_term(&charge.quota, cost, apply + 1)
+    }
+
+    fn find_term(&mut self, quota: &Quota, cost: u32, apply: u8) -> u8 {
+        let terms = &mut self.call.terms;
+        let same = |term: &Term| term.cost == cost && term.apply == apply && term.quota == *quota;
+        let found = terms.iter().position(same).unwrap_or_else(|| {
+            terms.push(Term { quota: *quota, cost, apply });
+            terms.len() - 1
+        });
+        found as u8
+    }
+}
+
+impl Term {
+    fn pack(&self, bytes: &mut Vec<u8>) {
+        let Self { quota, cost, apply } = self;
+        // What makes no sense admits nothing, whatever its algorithm.
+        let algorithm = if quota.max() == 0 { Algorithm::ALL.len() as u8 } else { quota.algorithm() as u8 };
+        let head = Counter::head(quota);
+        bytes.extend_from_slice(&[algorithm, head.len() as u8]);
+        bytes.extend_from_slice(&head);
+        bytes.push(*apply);
+        push(bytes, f64::from(quota.max()));
+        if quota.max() == 0 {
+            return push(bytes, f64::from(*cost));
+        }
+        let (units, micros_of_rate) = quota.rate();
+        match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                // More than fits is longer than any bucket takes to be whole.
+                let (micros, parts) = if *cost > quota.max() { (u64::MAX, 0) } else { quota.time_of(*cost) };
+                let (fill, fill_parts) = quota.time_of(quota.max());
+                for number in [micros, parts.into(), fill, fill_parts.into(), units.into(), micros_of_rate] {
+                    push(bytes, number as f64);
+                }
+                bytes.push(parts_width(units));
+            }
+            _ => {
+                push(bytes, f64::from(*cost));
+                push(bytes, quota.period().as_micros() as f64);
+                bytes.push(width(quota.max()));
+            }
+        }
+    }
+}
+
+fn push(bytes: &mut Vec<u8>, number: f64) {
+    bytes.extend_from_slice(&number.to_le_bytes());
+}
+
+/// How many bytes a number takes.
+const fn width(number: u32) -> u8 {
+    let bits = u32::BITS - number.leading_zeros();
+    if bits == 0 { 1 } else { bits.div_ceil(8) as u8 }
+}
+
+/// How many bytes the parts of a microsecond take, of which there are so many to one.
+const fn parts_width(units: u32) -> u8 {
+    if units == 1 { 0 } else { width(units) }
+}

@@ -1,0 +1,49 @@
+//! How a store behaves.
+
+use std::time::Duration;
+
+use tollgate_core::{Clock, ManualClock, Timestamp};
+
+/// What the builder has gathered.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) prefix: String,
+    pub(crate) timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) max_waiting: usize,
+    pub(crate) batch: usize,
+    pub(crate) longest_pause: Duration,
+    pub(crate) deny_for: Duration,
+    pub(crate) denied_keys: usize,
+    /// Whether the counters are on a cluster, where a call is for one slot.
+    pub(crate) cluster: bool,
+    /// What the name of the counter has in its hash tag that is charged to see whether a server works.
+    pub(crate) probe: String,
+    /// A time to decide at instead of the server's.
+    pub(crate) clock: Option<ManualClock>,
+}
+
+impl Config {
+    /// The time to hand to the script, if it is not to take the server's.
+    pub(crate) fn now(&self) -> Option<Timestamp> {
+        self.clock.as_ref().map(Clock::now)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            prefix: "tollgate".to_owned(),
+            timeout: Duration::from_millis(5),
+            connect_timeout: Duration::from_secs(1),
+            max_waiting: 10_000,
+            batch: 64,
+            longest_pause: Duration::from_secs(1),
+            deny_for: Duration::from_secs(1),
+            denied_keys: 100_000,
+            cluster: false,
+            probe: "*".to_owned(),
+            clock: None,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Where the servers are, and how to reach one.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
+
+use crate::script::{CHARGE, REFUND};
+
+/// How to reach a server whose address may change.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// Always the same.
+    Server(Client),
+    /// Whichever the sentinels say is the master.
+    Sentinel(Sentinels),
+}
+
+/// Sentinels that watch a master.
+#[derive(Clone)]
+pub(crate) struct Sentinels {
+    pub(crate) sentinels: Vec<Client>,
+    pub(crate) service: String,
+    /// How to reach a master: all but the address.
+    pub(crate) node: ConnectionInfo,
+}
+
+impl fmt::Debug for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentinels").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    /// A connection, ready for use: its scripts are loaded.
+    pub(crate) async fn connect(&self, timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
+        let connecting = async {
+            let client = match self {
+                Self::Server(client) => client.clone(),
+                Self::Sentinel(sentinels) => sentinels.master(timeout).await?,
+            };
+            let mut connection = open(&client, timeout).await?;
+            load_scripts(&mut connection).await?;
+            Ok(connection)
+        };
+        match tokio::time::timeout(timeout, connecting).await {
+            Ok(connected) => connected,
+            Err(_) => Err(RedisError::from((ErrorKind::Io, "connecting took too long"))),
+        }
+    }
+}
+
+impl Sentinels {
+    /// The first sentinel that knows says who is the master.
+    async fn master(&self, timeout: Duration) -> Result<Client, RedisError> {
+        let mut error = RedisError::from((ErrorKind::InvalidClientConfig, "there are no sentinels to ask"));
+        for sentinel in &self.sentinels {
+            // One that does not answer must not use up the time of the others.
+            let share = timeout / (self.sentinels.len() as u32 + 1);
+            match tokio::time::timeout(share, self.ask(sentinel, share)).await {
+                Ok(Ok(master)) => return Ok(master),
+                Ok(Err(failed)) => error = failed,
+                Err(_) => error = RedisError::from((ErrorKind::Io, "a sentinel did not answer in time")),
+            }
+        }
+        Err(error)
+    }
+
+    async fn ask(&self, sentinel: &Client, timeout: Duration) -> Result<Client, RedisError> {
+        let mut connection = open(sentinel, timeout).await?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("get-master-addr-by-name").arg(&self.service);
+        let address: Option<(String, u16)> = command.query_async(&mut connection).await?;
+        let Some((host, port)) = address else {
+            let detail = format!("no sentinel knows a master called {:?}", self.service);
+            return Err(RedisError::from((
+                ErrorKind::MasterNameNotFoundBySentinel,
+                "unknown master",
+                detail,
+            )));
+        };
+        let client = Client::open(at(&self.node, host, port))?;
+        // What a sentinel says may be old: a master that has just been demoted would be asked for nothing.
+        let mut connection = open(&client, timeout).await?;
+        let role: redis::Value = redis::cmd("ROLE").query_async(&mut connection).await?;
+        match role {
+            redis::Value::Array(role)
+                if role.first() == Some(&redis::Value::BulkString(b"master".to_vec())) =>
+            {
+                Ok(client)
+            }
+            _ => Err(RedisError::from((ErrorKind::Io, "who was the master is not any more"))),
+        }
+    }
+}
+
+/// The same server, elsewhere.
+pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
+    let addr = match info.addr().clone() {
+        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+            ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+        }
+        _ => ConnectionAddr::Tcp(host, port),
+    };
+    info.clone().set_addr(addr)
+}
+
+pub(crate) async fn open(client: &Client, timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
+    // Whoever waits for an answer has a deadline of its own.
+    let config =
+        AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(None);
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+    for script in [&CHARGE, &REFUND] {
+        script.load_async(connection).await?;
+    }
+    Ok(())
+}

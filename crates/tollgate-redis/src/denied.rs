@@ -1,0 +1,139 @@
+//! Who is denied without asking.
+//!
+//! Once Redis has denied a key, only a refund, a reset or a changed rule can admit it before its wait is over. So a
+//! counter that denied is remembered, and asked in the place of Redis: for at most a second at a time, because what was
+//! refunded elsewhere is not known here.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tollgate_core::algorithm::Counter;
+use tollgate_core::{Charge, Clock, Decision, Key, ManualClock, Quota, RuleName, SystemClock, Timestamp};
+
+use crate::request::Charges;
+
+/// How many parts the counters are in, each with a lock of its own.
+const SHARDS: usize = 16;
+
+/// Counters that were part of a denial.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    clock: LocalClock,
+    /// For how long they are asked instead of Redis.
+    valid_for: Duration,
+    max_per_shard: usize,
+    random: RandomState,
+    shards: [Mutex<HashMap<(RuleName, Key), Entry>>; SHARDS],
+}
+
+/// The clock of this process.
+#[derive(Debug)]
+enum LocalClock {
+    System(SystemClock),
+    Manual(ManualClock),
+}
+
+#[derive(Debug)]
+struct Entry {
+    counter: Counter,
+    quota: Quota,
+    /// When Redis was asked, by the clock of this process.
+    asked: Timestamp,
+    /// When Redis decided, by its own.
+    decided: Timestamp,
+}
+
+impl Entry {
+    /// What the time is by Redis's clock, at least, if the entry still counts.
+    ///
+    /// It was decided no earlier than it was asked. So the time that has passed here since it was asked is more than
+    /// the time that has passed there since it was decided, and nobody is denied for longer than Redis would.
+    fn now(&self, now: Timestamp, valid_for: Duration) -> Option<Timestamp> {
+        let passed = now.as_micros().checked_sub(self.asked.as_micros()).map(Duration::from_micros)?;
+        (passed < valid_for).then(|| self.decided.saturating_add(passed))
+    }
+}
+
+impl Denied {
+    pub(crate) fn new(valid_for: Duration, max_keys: usize, clock: Option<ManualClock>) -> Self {
+        Self {
+            clock: clock.map_or_else(|| LocalClock::System(SystemClock::new()), LocalClock::Manual),
+            valid_for,
+            max_per_shard: max_keys.div_ceil(SHARDS),
+            random: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        match &self.clock {
+            LocalClock::System(clock) => clock.now(),
+            LocalClock::Manual(clock) => clock.now(),
+        }
+    }
+
+    fn is_off(&self) -> bool {
+        self.valid_for.is_zero() || self.max_per_shard == 0
+    }
+
+    /// The denial of a request that Redis need not be asked about.
+    pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<Decision> {
+        if self.is_off() {
+            return None;
+        }
+        let local = self.now();
+        let mut decision: Option<Decision> = None;
+        for charge in charges {
+            let key = (charge.rule, charge.key.to_key());
+            let shard = self.shard(&key);
+            let entry = shard.get(&key).filter(|entry| entry.quota == *charge.quota)?;
+            let now = entry.now(local, self.valid_for)?;
+            let outcome = entry.counter.peek(charge.quota, charge.cost, now);
+            drop(shard);
+            decision.get_or_insert_with(|| Decision::new(now)).push(charge.rule, outcome);
+        }
+        decision.filter(|decision| !decision.is_admitted())
+    }
+
+    /// Remembers the counters of a denied request.
+    pub(crate) fn learn(
+        &self,
+        charges: &Charges,
+        counters: &[Counter],
+        places: &[usize],
+        decision: &Decision,
+        asked: Timestamp,
+    ) {
+        if self.is_off() {
+            return;
+        }
+        for (charge, place) in charges.iter().zip(places) {
+            let key = (charge.rule, charge.key);
+            let mut shard = self.shard(&key);
+            if shard.len() >= self.max_per_shard && !shard.contains_key(&key) {
+                let now = self.now();
+                shard.retain(|_, entry| entry.now(now, self.valid_for).is_some());
+                if shard.len() >= self.max_per_shard {
+                    // Whoever is not remembered is asked about.
+                    continue;
+                }
+            }
+            let counter = counters[*place].clone();
+            shard.insert(key, Entry { counter, quota: charge.quota, asked, decided: decision.at() });
+        }
+    }
+
+    /// Forgets a counter that has changed.
+    pub(crate) fn forget(&self, rule: RuleName, key: Key) {
+        let key = (rule, key);
+        self.shard(&key).remove(&key);
+    }
+
+    fn shard(&self, key: &(RuleName, Key)) -> MutexGuard<'_, HashMap<(RuleName, Key), Entry>> {
+        let hash = self.random.hash_one(key);
+        // Nothing that is done under the lock panics half-way.
+        self.shards[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,362 @@
+//! What is sent to Redis in one go, and what becomes of it.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use tokio::time::Instant;
+use tollgate_core::{Key, Quota, Receipt, RuleName, SECOND, StoreError, StoreErrorKind, Timestamp};
+
+use crate::call::{Call, Garbled};
+use crate::cluster::slot;
+use crate::config::Config;
+use crate::denied::Denied;
+use crate::link::unavailable;
+use crate::name::Name;
+use crate::request::{Ask, Charges, Kind, OwnCharge};
+use crate::script::{CHARGE, REFUND};
+use crate::server_time::ServerTime;
+
+/// Requests that are under way together.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    commands: Vec<Command>,
+    /// How many answers come before those of the commands.
+    ahead: usize,
+    pub(crate) sent: Instant,
+    /// The same by the clock of what is denied from memory.
+    sent_at: Timestamp,
+    /// When the first of them stops waiting.
+    deadline: Instant,
+    /// No answer has come in time.
+    pub(crate) overdue: bool,
+}
+
+/// One command, and who waits for its answer.
+#[derive(Debug)]
+struct Command {
+    kind: CommandKind,
+    asks: Vec<Option<Ask>>,
+}
+
+#[derive(Debug)]
+enum CommandKind {
+    Script(Call),
+    Refund,
+    Reset,
+}
+
+/// The commands of a flight, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Commands(Vec<Cmd>);
+
+/// What came of a flight.
+#[derive(Debug, Default)]
+pub(crate) struct Landed {
+    /// The time of the server.
+    pub(crate) time: Option<Timestamp>,
+    /// Not done, and to be sent again.
+    pub(crate) again: Vec<Ask>,
+    /// Not done, because it is another server's.
+    pub(crate) elsewhere: Vec<(Ask, RedisError)>,
+    pub(crate) scripts_missing: bool,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// The server cannot be used.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: StoreError,
+    /// Nor can the connection.
+    pub(crate) broken: bool,
+}
+
+impl Commands {
+    pub(crate) async fn send(self, connection: &mut MultiplexedConnection) -> Result<Vec<Value>, RedisError> {
+        match <[Cmd; 1]>::try_from(self.0) {
+            Ok([only]) => Ok(vec![connection.send_packed_command(&only).await?]),
+            Err(several) => {
+                let mut pipeline = redis::Pipeline::with_capacity(several.len());
+                let count = several.len();
+                several.into_iter().for_each(|command| {
+                    pipeline.add_command(command);
+                });
+                connection.send_packed_commands(&pipeline, 0, count).await
+            }
+        }
+    }
+}
+
+impl Flight {
+    pub(crate) fn new(
+        asks: Vec<Ask>,
+        time: &ServerTime,
+        config: &Config,
+        load_scripts: bool,
+        denied: &Denied,
+    ) -> (Self, Commands) {
+        let sent = Instant::now();
+        let mut flight = Self {
+            commands: Vec::new(),
+            ahead: 0,
+            sent,
+            sent_at: denied.now(),
+            deadline: asks.iter().map(|ask| ask.deadline).min().unwrap_or(sent),
+            overdue: false,
+        };
+        let mut commands = Commands(Vec::new());
+        if load_scripts {
+            for script in [&crate::script::CHARGE_TEXT, &crate::script::REFUND_TEXT] {
+                let mut command = redis::cmd("SCRIPT");
+                command.arg("LOAD").arg(script.as_bytes());
+                commands.0.push(command);
+                flight.ahead += 1;
+            }
+        }
+        let (mut charges, mut peeks) = (Vec::new(), Vec::new());
+        let deadline = if config.clock.is_none() { time.at(flight.deadline) } else { None };
+        for ask in asks {
+            match &ask.kind {
+                Kind::Charge { .. } => charges.push(ask),
+                Kind::Peek { .. } => peeks.push(ask),
+                Kind::Refund { counter, cost, receipt, .. } => {
+                    commands.0.push(refund(&counter.name, *cost, *receipt, config.now()));
+                    flight.commands.push(Command { kind: CommandKind::Refund, asks: vec![Some(ask)] });
+                }
+                Kind::Reset { counter, .. } => {
+                    let mut command = redis::cmd("DEL");
+                    command.arg(counter.name.as_slice());
+                    commands.0.push(command);
+                    flight.commands.push(Command { kind: CommandKind::Reset, asks: vec![Some(ask)] });
+                }
+            }
+        }
+        for (asks, peek) in [(charges, false), (peeks, true)] {
+            for asks in by_slot(asks, config.cluster) {
+                flight.add_scripts(&mut commands, asks, peek, deadline, config);
+            }
+        }
+        (flight, commands)
+    }
+
+    fn add_scripts(
+        &mut self,
+        commands: &mut Commands,
+        mut asks: Vec<Ask>,
+        peek: bool,
+        deadline: Option<Timestamp>,
+        config: &Config,
+    ) {
+        let calls = Call::gather(asks.iter().filter_map(Ask::charges), config.batch, peek);
+        for (count, call) in calls {
+            let rest = asks.split_off(count);
+            let own = std::mem::replace(&mut asks, rest);
+            let charges: Vec<&Charges> = own.iter().filter_map(Ask::charges).collect();
+            commands.0.push(script(call.names(&charges), &call.pack(deadline, config.now())));
+            let asks = own.into_iter().map(Some).collect();
+            self.commands.push(Command { kind: CommandKind::Script(call), asks });
+        }
+    }
+
+    /// Sees whether a server decides: charges a counter of nobody's.
+    pub(crate) async fn probe(
+        connection: &mut MultiplexedConnection,
+        config: &Config,
+    ) -> Result<Timestamp, RedisError> {
+        let garbled = |Garbled(detail)| RedisError::from((ErrorKind::UnexpectedReturnType, detail));
+        let quota = Quota::fixed_window(u32::MAX, SECOND);
+        // Not the name of any rule: those have no spaces.
+        let mut name = Name::from_slice(config.prefix.as_bytes());
+        name.extend_from_slice(b": probe:{");
+        name.extend_from_slice(config.probe.as_bytes());
+        name.push(b'}');
+        let rule = RuleName::new("probe")
+            .map_err(|_| RedisError::from((ErrorKind::Client, "the probe has no name")))?;
+        let charge = OwnCharge { rule, key: Key::GLOBAL, name, quota, cost: 1 };
+        let requests = Charges::from_elem(charge, 1);
+        for (_, call) in Call::gather(std::iter::once(&requests), 1, false) {
+            let command = script(call.names(&[&requests]), &call.pack(None, None));
+            let value = connection.send_packed_command(&command).await?.extract_error()?;
+            let Value::BulkString(reply) = value else {
+                return Err(garbled(Garbled("the script returned something else than bytes")));
+            };
+            return Ok(Call::read(&reply).map_err(garbled)?.0);
+        }
+        Err(garbled(Garbled("nothing was asked")))
+    }
+
+    pub(crate) fn fail(self, error: &StoreError) {
+        self.commands.into_iter().flat_map(|command| command.asks).flatten().for_each(|ask| ask.fail(error));
+    }
+
+    /// Lets go of those whose time is up.
+    pub(crate) fn expire(&mut self, now: Instant, error: &StoreError) {
+        if now < self.deadline {
+            return;
+        }
+        let asks = self.commands.iter_mut().flat_map(|command| &mut command.asks);
+        let mut next = None;
+        for slot in asks {
+            match slot {
+                Some(ask) if ask.deadline > now => {
+                    next = Some(next.map_or(ask.deadline, |next: Instant| next.min(ask.deadline)));
+                }
+                Some(ask) => ask.expire(error),
+                None => {}
+            }
+        }
+        // All are gone: the alarm is only for the answer.
+        self.deadline = next.unwrap_or(now + std::time::Duration::from_secs(86_400));
+    }
+
+    /// When to look after it next.
+    pub(crate) fn next_alarm(&self, config: &Config, silence: u32) -> Instant {
+        let patience = if self.overdue { config.timeout * silence } else { config.timeout };
+        self.deadline.min(self.sent + patience)
+    }
+
+    /// Reads the answers, and passes them on.
+    pub(crate) fn land(self, values: Vec<Value>, denied: &Denied, config: &Config) -> Landed {
+        let mut landed = Landed::default();
+        if values.len() != self.ahead + self.commands.len() {
+            let error =
+                StoreError::new(StoreErrorKind::Protocol).with_source("Redis gave another number of answers");
+            landed.failure = Some(Failure { error: error.clone(), broken: true });
+            self.fail(&error);
+            return landed;
+        }
+        let sent_at = self.sent_at;
+        for (command, value) in self.commands.into_iter().zip(values.into_iter().skip(self.ahead)) {
+            let value = match value.extract_error() {
+                Ok(value) => value,
+                Err(error) => {
+                    command.refused(error, config, &mut landed);
+                    continue;
+                }
+            };
+            match (&command.kind, value) {
+                (CommandKind::Script(_), Value::BulkString(reply)) => {
+                    command.answered(&reply, sent_at, denied, &mut landed);
+                }
+                (CommandKind::Refund | CommandKind::Reset, Value::Int(_)) => command.done(denied),
+                _ => command.garbled("Redis answered something else than it was asked", &mut landed),
+            }
+        }
+        landed
+    }
+}
+
+impl Command {
+    /// The script has decided.
+    fn answered(mut self, reply: &[u8], sent_at: Timestamp, denied: &Denied, landed: &mut Landed) {
+        let CommandKind::Script(call) = &self.kind else { return };
+        let answer = match Call::read(reply) {
+            Ok((time, answer)) => {
+                landed.time = Some(time);
+                answer
+            }
+            Err(Garbled(why)) => return self.garbled(why, landed),
+        };
+        let Some(answer) = answer else {
+            // It was too late by what was known of the server's clock; now more is known.
+            let (in_time, late): (Vec<_>, Vec<_>) =
+                self.asks.into_iter().flatten().partition(|ask| ask.deadline > Instant::now());
+            landed.again.extend(in_time);
+            late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
+            return;
+        };
+        let charges: Vec<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
+        let mut decisions = Vec::with_capacity(charges.len());
+        let decided = call.decide(&charges, &answer, |request, decision, counters, places| {
+            if !decision.is_admitted() {
+                denied.learn(charges[request], counters, places, &decision, sent_at);
+            }
+            decisions.push((request, decision));
+        });
+        if let Err(Garbled(why)) = decided {
+            return self.garbled(why, landed);
+        }
+        for (request, decision) in decisions {
+            if let Some(ask) = self.asks[request].take() {
+                landed.again.extend(ask.decided(decision));
+            }
+        }
+    }
+
+    fn done(self, denied: &Denied) {
+        for ask in self.asks.into_iter().flatten() {
+            if let Kind::Refund { counter, .. } | Kind::Reset { counter, .. } = &ask.kind {
+                denied.forget(counter.rule, counter.key);
+            }
+            ask.done();
+        }
+    }
+
+    fn garbled(self, why: &'static str, landed: &mut Landed) {
+        let error = StoreError::new(StoreErrorKind::Protocol).with_source(why);
+        landed.failure = Some(Failure { error: error.clone(), broken: true });
+        self.asks.into_iter().flatten().for_each(|ask| ask.fail(&error));
+    }
+
+    /// Redis has done nothing, and said why.
+    fn refused(self, error: RedisError, config: &Config, landed: &mut Landed) {
+        let asks = self.asks.into_iter().flatten();
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::NoScript) => {
+                landed.scripts_missing = true;
+                landed.again.extend(asks);
+            }
+            ErrorKind::Server(
+                ServerErrorKind::Moved
+                | ServerErrorKind::Ask
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown,
+            ) if config.cluster => landed.elsewhere.extend(asks.map(|ask| (ask, error.clone()))),
+            kind => {
+                // One that only reads may have been the master, and who is now is found by connecting.
+                let broken = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);
+                let error = unavailable(error);
+                asks.for_each(|ask| ask.fail(&error));
+                landed.failure = Some(Failure { error, broken });
+            }
+        }
+    }
+}
+
+fn script<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>, ask: &[u8]) -> Cmd {
+    let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
+    command.arg(b"EVALSHA").arg(CHARGE.get_hash()).arg(names.len());
+    names.for_each(|name| {
+        command.arg(name);
+    });
+    command.arg(ask);
+    command
+}
+
+fn refund(name: &Name, cost: u32, receipt: Option<Receipt>, now: Option<Timestamp>) -> Cmd {
+    let moment = |moment: Timestamp| moment.as_micros() as f64;
+    let numbers = [
+        now.map_or(0.0, moment),
+        f64::from(cost),
+        receipt.map_or(-1.0, |receipt| moment(receipt.at())),
+        receipt.map_or(0.0, |receipt| moment(receipt.reset_at())),
+    ];
+    let packed: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(REFUND.get_hash()).arg(1).arg(name.as_slice()).arg(packed);
+    command
+}
+
+/// Those that may be asked in one call, together.
+fn by_slot(asks: Vec<Ask>, cluster: bool) -> Vec<Vec<Ask>> {
+    if asks.is_empty() {
+        return Vec::new();
+    }
+    if !cluster {
+        return vec![asks];
+    }
+    let mut slots: std::collections::BTreeMap<u16, Vec<Ask>> = std::collections::BTreeMap::new();
+    for ask in asks {
+        slots.entry(slot(ask.name())).or_default().push(ask);
+    }
+    slots.into_values().collect()
+}

@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+
+mod breaker;
+mod builder;
+mod call;
+mod cluster;
+mod config;
+mod connect;
+mod denied;
+mod error;
+mod flight;
+mod link;
+mod name;
+mod request;
+mod script;
+mod server_time;
+mod servers;
+mod store;
+
+pub use self::breaker::BreakerState;
+pub use self::builder::RedisStoreBuilder;
+pub use self::error::SetupError;
+pub use self::servers::{IntoClient, Servers};
+pub use self::store::{Charging, RedisStore};

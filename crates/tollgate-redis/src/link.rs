@@ -1,0 +1,407 @@
+//! One connection, and what waits for it.
+//!
+//! A task of its own holds the connection. It takes what waits, all at once, sends it in one go, and takes what has
+//! come in the meantime; two such goes may be under way. Who comes alone is sent at once, and who comes in a crowd
+//! shares the way with the crowd.
+//!
+//! When Redis fails the task opens the breaker, which refuses whoever comes, lets go of all who wait, and tries in
+//! growing pauses to get it back.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError, Value};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_core::{StoreError, StoreErrorKind};
+
+use crate::breaker::{Breaker, Pauses};
+use crate::config::Config;
+use crate::connect::Target;
+use crate::denied::Denied;
+use crate::flight::{Flight, Landed};
+use crate::request::Ask;
+use crate::server_time::ServerTime;
+
+/// How many goes may be under way. One would leave the server idle while its answer is read here.
+const FLIGHTS: usize = 2;
+/// How often something that was not done may be sent again.
+const ATTEMPTS: u8 = 3;
+/// How long a connection may be silent, in deadlines, before it is given up.
+const SILENCE: u32 = 40;
+
+/// Where to put what is to be asked of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    wake: Notify,
+    breaker: Breaker,
+    max_waiting: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    asks: VecDeque<Ask>,
+    closed: bool,
+}
+
+/// What to do with something that belongs to another server.
+pub(crate) type Redirect = Arc<dyn Fn(Ask, &RedisError) + Send + Sync>;
+
+impl Link {
+    /// Starts the task that serves a server.
+    pub(crate) fn start(
+        target: Target,
+        config: &Config,
+        denied: Arc<Denied>,
+        redirect: Option<Redirect>,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            breaker: Breaker::new(),
+            max_waiting: config.max_waiting,
+        });
+        let worker = Worker {
+            shared: Arc::clone(&shared),
+            target,
+            config: config.clone(),
+            denied,
+            redirect,
+            time: ServerTime::new(),
+            connection: None,
+            load_scripts: false,
+            flights: [const { None }; FLIGHTS],
+            pending: FuturesUnordered::new(),
+        };
+        tokio::spawn(worker.run());
+        Self { shared }
+    }
+
+    /// Puts something in line. It is answered in any case.
+    pub(crate) fn put(&self, ask: Ask) {
+        if let Some(error) = self.refuses() {
+            return ask.fail(&error);
+        }
+        let refused = {
+            let mut queue = self.shared.queue();
+            if queue.asks.len() < self.shared.max_waiting && !queue.closed {
+                queue.asks.push_back(ask);
+                None
+            } else {
+                Some(ask)
+            }
+        };
+        match refused {
+            None => self.shared.wake.notify_one(),
+            Some(ask) => ask.fail(&unavailable("too many requests wait for Redis")),
+        }
+    }
+
+    /// The error to answer with instead of asking.
+    pub(crate) fn refuses(&self) -> Option<StoreError> {
+        if self.shared.breaker.is_open() { self.shared.breaker.error() } else { None }
+    }
+
+    pub(crate) fn breaker(&self) -> &Breaker {
+        &self.shared.breaker
+    }
+
+    /// Lets the task end when all that waits is answered.
+    pub(crate) fn close(&self) {
+        self.shared.queue().closed = true;
+        self.shared.wake.notify_one();
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing that is done under the lock panics half-way.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn unavailable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable).with_source(source)
+}
+
+/// Why a worker stops serving.
+enum Stop {
+    /// Nobody needs it any more.
+    Closed,
+    /// The server refuses to work; the connection is sound.
+    Refused(StoreError),
+    /// The connection is of no more use.
+    Broken(StoreError),
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    target: Target,
+    config: Config,
+    denied: Arc<Denied>,
+    redirect: Option<Redirect>,
+    time: ServerTime,
+    connection: Option<MultiplexedConnection>,
+    /// The server has lost its scripts.
+    load_scripts: bool,
+    flights: [Option<Flight>; FLIGHTS],
+    pending: FuturesUnordered<BoxFuture<'static, (usize, Result<Vec<Value>, RedisError>)>>,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        let mut stop = Stop::Broken(unavailable("not connected yet"));
+        loop {
+            let (error, broken) = match stop {
+                Stop::Closed => return,
+                Stop::Refused(error) => (error, false),
+                Stop::Broken(error) => (error, true),
+            };
+            self.let_go(&error);
+            if broken {
+                self.connection = None;
+            }
+            if !self.recover().await {
+                return;
+            }
+            stop = self.serve().await;
+        }
+    }
+
+    /// Opens the breaker, and answers all who wait.
+    fn let_go(&mut self, error: &StoreError) {
+        self.shared.breaker.open(error.clone());
+        self.pending.clear();
+        for flight in &mut self.flights {
+            if let Some(flight) = flight.take() {
+                flight.fail(error);
+            }
+        }
+        let waiting = std::mem::take(&mut self.shared.queue().asks);
+        waiting.into_iter().for_each(|ask| ask.fail(error));
+    }
+
+    /// Tries until the server works again; `false` if nobody needs it any more.
+    async fn recover(&mut self) -> bool {
+        let mut pauses = Pauses::new(self.config.longest_pause);
+        loop {
+            let error = match self.probe().await {
+                Ok(()) => {
+                    self.shared.breaker.close();
+                    return true;
+                }
+                Err(error) => error,
+            };
+            self.shared.breaker.open(unavailable(error));
+            // Who came in between the breaker and the queue.
+            let waiting = std::mem::take(&mut self.shared.queue().asks);
+            if let Some(error) = self.shared.breaker.error() {
+                waiting.into_iter().for_each(|ask| ask.fail(&error));
+            }
+            if self.shared.queue().closed {
+                return false;
+            }
+            let pause = sleep(pauses.next());
+            tokio::pin!(pause);
+            loop {
+                tokio::select! {
+                    () = &mut pause => break,
+                    () = self.shared.wake.notified() => if self.shared.queue().closed { return false },
+                }
+            }
+        }
+    }
+
+    /// Connects if need be, and sees whether the server does what is needed of it.
+    async fn probe(&mut self) -> Result<(), RedisError> {
+        let fresh = self.connection.is_none();
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.target.connect(self.config.connect_timeout).await?,
+        };
+        let probing = Flight::probe(&mut connection, &self.config);
+        // The first answer may take its time: that of a server far away is not worth less.
+        let patience = if fresh { self.config.connect_timeout } else { self.config.timeout * SILENCE };
+        match timeout(patience, probing).await {
+            Ok(Ok(now)) => {
+                self.time.learn(now, Instant::now());
+                self.connection = Some(connection);
+                self.load_scripts = false;
+                Ok(())
+            }
+            // Read-only, out of memory, still loading: perhaps another server works, perhaps this one later.
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(RedisError::from((ErrorKind::Io, "the probe was not answered in time"))),
+        }
+    }
+
+    async fn serve(&mut self) -> Stop {
+        let alarm = sleep(Duration::from_secs(86_400));
+        tokio::pin!(alarm);
+        let mut alarm_set = false;
+        let shared = Arc::clone(&self.shared);
+        loop {
+            if let Some(stop) = self.launch() {
+                return stop;
+            }
+            let has_room = self.flights.iter().any(Option::is_none);
+            // Set to the earliest moment that matters, but not set anew for each later one.
+            match self.next_alarm(has_room) {
+                Some(next) if !alarm_set || next < alarm.deadline() => {
+                    alarm.as_mut().reset(next);
+                    alarm_set = true;
+                }
+                _ => {}
+            }
+            tokio::select! {
+                biased;
+                Some((slot, result)) = self.pending.next(), if !self.pending.is_empty() => {
+                    if let Some(stop) = self.land(slot, result) {
+                        return stop;
+                    }
+                }
+                () = shared.wake.notified(), if has_room => {}
+                () = &mut alarm, if alarm_set => {
+                    alarm_set = false;
+                    if let Some(stop) = self.expire() {
+                        return stop;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends what waits, if there is room.
+    fn launch(&mut self) -> Option<Stop> {
+        while let Some(slot) = self.flights.iter().position(Option::is_none) {
+            let mut queue = self.shared.queue();
+            if queue.asks.is_empty() {
+                let idle = self.flights.iter().all(Option::is_none);
+                return (queue.closed && idle).then_some(Stop::Closed);
+            }
+            let now = Instant::now();
+            let mut asks = Vec::with_capacity(queue.asks.len().min(self.config.batch));
+            let mut late = Vec::new();
+            while asks.len() < self.config.batch {
+                match queue.asks.pop_front() {
+                    Some(ask) if ask.deadline <= now => late.push(ask),
+                    Some(ask) => asks.push(ask),
+                    None => break,
+                }
+            }
+            drop(queue);
+            late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
+            if asks.is_empty() {
+                continue;
+            }
+            let Some(mut connection) = self.connection.clone() else { continue };
+            let load = std::mem::take(&mut self.load_scripts);
+            let (flight, commands) = Flight::new(asks, &self.time, &self.config, load, &self.denied);
+            self.flights[slot] = Some(flight);
+            self.pending.push(Box::pin(async move { (slot, commands.send(&mut connection).await) }));
+        }
+        None
+    }
+
+    /// Reads what was answered.
+    fn land(&mut self, slot: usize, result: Result<Vec<Value>, RedisError>) -> Option<Stop> {
+        let flight = self.flights[slot].take()?;
+        let values = match result {
+            Ok(values) => values,
+            Err(error) => {
+                let error = if error.kind() == ErrorKind::Parse {
+                    StoreError::new(StoreErrorKind::Protocol).with_source(error)
+                } else {
+                    unavailable(error)
+                };
+                flight.fail(&error);
+                return Some(Stop::Broken(error));
+            }
+        };
+        let Landed { time, again, elsewhere, scripts_missing, failure } =
+            flight.land(values, &self.denied, &self.config);
+        if let Some(time) = time {
+            self.time.learn(time, Instant::now());
+        }
+        self.load_scripts |= scripts_missing;
+        for (ask, error) in elsewhere {
+            match &self.redirect {
+                Some(redirect) => redirect(ask, &error),
+                None => ask.fail(&unavailable(error)),
+            }
+        }
+        self.send_again(again);
+        match failure {
+            Some(failure) if failure.broken => return Some(Stop::Broken(failure.error)),
+            Some(failure) => return Some(Stop::Refused(failure.error)),
+            None => {}
+        }
+        if !self.flights.iter().flatten().any(|flight| flight.overdue) {
+            self.shared.breaker.close();
+        }
+        None
+    }
+
+    /// Puts what was not done back at the head of the line.
+    fn send_again(&mut self, again: Vec<Ask>) {
+        let mut queue = self.shared.queue();
+        for mut ask in again.into_iter().rev() {
+            ask.attempts += 1;
+            if ask.attempts < ATTEMPTS {
+                queue.asks.push_front(ask);
+            } else {
+                ask.fail(&unavailable("Redis did not do what it was asked, several times"));
+            }
+        }
+    }
+
+    /// Lets go of those whose time is up.
+    fn expire(&mut self) -> Option<Stop> {
+        let now = Instant::now();
+        let error = StoreError::new(StoreErrorKind::Timeout);
+        let mut overdue = false;
+        for flight in self.flights.iter_mut().flatten() {
+            flight.expire(now, &error);
+            if now >= flight.sent + self.config.timeout {
+                flight.overdue = true;
+                overdue = true;
+            }
+            if now >= flight.sent + self.config.timeout * SILENCE {
+                return Some(Stop::Broken(error));
+            }
+        }
+        if overdue {
+            // Whoever comes now would wait in vain; the answer, if it comes, closes the breaker again.
+            self.shared.breaker.open(error.clone());
+            let waiting = std::mem::take(&mut self.shared.queue().asks);
+            waiting.into_iter().for_each(|ask| ask.fail(&error));
+            return None;
+        }
+        let mut queue = self.shared.queue();
+        while queue.asks.front().is_some_and(|ask| ask.deadline <= now) {
+            if let Some(ask) = queue.asks.pop_front() {
+                ask.fail(&error);
+            }
+        }
+        None
+    }
+
+    /// When the next one's time is up; `None` if nobody waits.
+    fn next_alarm(&self, has_room: bool) -> Option<Instant> {
+        let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config, SILENCE));
+        // If there is room, nobody is left in the queue.
+        let waiting = if has_room { None } else { self.shared.queue().asks.front().map(|ask| ask.deadline) };
+        flights.chain(waiting).min()
+    }
+}

@@ -1,0 +1,113 @@
+//! What a counter is called in Redis.
+
+use std::fmt::Write;
+
+use tollgate_core::{KeyRef, RuleName};
+
+/// Makes the names of counters: `prefix:rule:{caller}`.
+///
+/// The caller is shown as [`Key`](tollgate_core::Key) shows it, so secrets are digests, and whatever is long is
+/// one as well. The braces are Redis's hash tag: all counters of one caller live on one node of a cluster, so that
+/// rules which count by the same key are decided together. Colons of a rule's name and braces of the caller are
+/// escaped: no rule and caller ever make the name of another rule and caller, and no caller chooses its node.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    prefix: String,
+}
+
+/// The name of a counter.
+pub(crate) type Name = smallvec::SmallVec<[u8; 64]>;
+
+impl Names {
+    /// The prefix may not contain braces.
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    pub(crate) fn name(&self, rule: RuleName, key: KeyRef<'_>) -> Name {
+        let mut name = Writer(Name::new());
+        name.0.extend_from_slice(self.prefix.as_bytes());
+        name.0.push(b':');
+        name.escape(rule.as_str(), b":{}%");
+        name.0.extend_from_slice(b":{");
+        // Writing into memory does not fail.
+        let _ = write!(Tag(&mut name), "{}", key.to_key());
+        name.0.push(b'}');
+        name.0
+    }
+}
+
+struct Writer(Name);
+
+impl Writer {
+    fn escape(&mut self, text: &str, escaped: &[u8]) {
+        for byte in text.bytes() {
+            if escaped.contains(&byte) {
+                const HEX: &[u8; 16] = b"0123456789ABCDEF";
+                self.0.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            } else {
+                self.0.push(byte);
+            }
+        }
+    }
+}
+
+/// What stands in the hash tag. The key has escaped its own `%` already.
+struct Tag<'a>(&'a mut Writer);
+
+impl Write for Tag<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.escape(text, b"{}");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use tollgate_core::Key;
+
+    use super::*;
+
+    fn name(rule: &str, key: impl Into<Key>) -> String {
+        let name = Names::new("tollgate").name(RuleName::new(rule).unwrap(), (&key.into()).into());
+        String::from_utf8(name.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn an_operator_can_read_them() {
+        assert_eq!(name("per-user", "alice"), "tollgate:per-user:{alice}");
+        assert_eq!(name("per-ip", IpAddr::from([203, 0, 113, 9])), "tollgate:per-ip:{203.0.113.9}");
+        assert_eq!(name("login", ("alice", "/login")), "tollgate:login:{alice|/login}");
+        assert_eq!(name("all", Key::GLOBAL), "tollgate:all:{*}");
+    }
+
+    #[test]
+    fn secrets_are_digests() {
+        let name = name("per-key", Key::secret("hunter2"));
+        assert_eq!(name, "tollgate:per-key:{secret:f52fbd32b2b3b86ff88ef6c490628285}");
+    }
+
+    #[test]
+    fn clever_names_do_not_meet() {
+        assert_ne!(name("a:{b}", "c"), name("a", "b}:{c"));
+        assert_ne!(name("a:", "b"), name("a", ":b"));
+        assert_ne!(name("a%3A", "b"), name("a:", "b"));
+        assert_ne!(name("a", "%7Bb"), name("a", "{b"));
+        assert_ne!(name("a", "b"), name("a", Key::from("b").and("")));
+    }
+
+    #[test]
+    fn nobody_chooses_a_node() {
+        let tag = |name: &str| name[name.find('{').unwrap() + 1..name.find('}').unwrap()].to_owned();
+        assert_eq!(tag(&name("a", "{x}y")), "%7Bx%7Dy");
+        assert_eq!(tag(&name("{r}", "x")), "x");
+        assert_eq!(tag(&name("r", "")), "\"\"", "an empty tag would be none");
+    }
+
+    #[test]
+    fn they_are_never_long() {
+        assert!(name(&"r".repeat(64), "x".repeat(1_000_000)).len() < 128);
+    }
+}

@@ -1,0 +1,150 @@
+//! What waits for an answer.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tollgate_core::{Charge, Decision, Key, KeyRef, Outcome, Quota, Receipt, RuleName, StoreError};
+
+use crate::name::{Name, Names};
+
+/// A charge that outlives the call.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnCharge {
+    pub(crate) rule: RuleName,
+    pub(crate) key: Key,
+    pub(crate) name: Name,
+    pub(crate) quota: Quota,
+    pub(crate) cost: u32,
+}
+
+impl OwnCharge {
+    pub(crate) fn new(charge: &Charge<'_>, names: &Names) -> Self {
+        Self {
+            rule: charge.rule,
+            key: charge.key.to_key(),
+            name: names.name(charge.rule, charge.key),
+            quota: *charge.quota,
+            cost: charge.cost,
+        }
+    }
+
+    pub(crate) fn by_ref(&self) -> Charge<'_> {
+        Charge::new(self.rule, &self.key, &self.quota).cost(self.cost)
+    }
+}
+
+/// The charges of one request that live on one node. Mostly there is one.
+pub(crate) type Charges = SmallVec<[OwnCharge; 1]>;
+
+/// Where the answer goes; nowhere once it was given.
+pub(crate) type Reply<T> = Option<oneshot::Sender<Result<T, StoreError>>>;
+
+/// Something to ask Redis.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) kind: Kind,
+    /// When whoever asked stops waiting.
+    pub(crate) deadline: Instant,
+    /// How often it was sent, and not done.
+    pub(crate) attempts: u8,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Charge { charges: Charges, reply: Reply<Decision> },
+    Peek { charges: Charges, reply: Reply<Decision> },
+    Refund { counter: Counted, cost: u32, receipt: Option<Receipt>, reply: Reply<()> },
+    Reset { counter: Counted, reply: Reply<()> },
+}
+
+/// A rule and a key, and what their counter is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    pub(crate) rule: RuleName,
+    pub(crate) key: Key,
+    pub(crate) name: Name,
+}
+
+impl Counted {
+    pub(crate) fn new(rule: RuleName, key: KeyRef<'_>, names: &Names) -> Self {
+        Self { rule, key: key.to_key(), name: names.name(rule, key) }
+    }
+}
+
+impl Ask {
+    pub(crate) fn new(kind: Kind, timeout: Duration) -> Self {
+        Self { kind, deadline: Instant::now() + timeout, attempts: 0 }
+    }
+
+    /// A counter that is asked for: where it lives, all of them live.
+    pub(crate) fn name(&self) -> &[u8] {
+        match &self.kind {
+            Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => {
+                charges.first().map_or(&[], |charge| &charge.name)
+            }
+            Kind::Refund { counter, .. } | Kind::Reset { counter, .. } => &counter.name,
+        }
+    }
+
+    pub(crate) fn fail(mut self, error: &StoreError) {
+        self.expire(error);
+    }
+
+    /// Answers now, though it may still be done.
+    pub(crate) fn expire(&mut self, error: &StoreError) {
+        // Who no longer listens need not be told.
+        match &mut self.kind {
+            Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
+                drop(reply.take().map(|reply| reply.send(Err(error.clone()))));
+            }
+            Kind::Refund { reply, .. } | Kind::Reset { reply, .. } => {
+                drop(reply.take().map(|reply| reply.send(Err(error.clone()))));
+            }
+        }
+    }
+
+    /// The charges, if it is about charges.
+    pub(crate) fn charges(&self) -> Option<&Charges> {
+        match &self.kind {
+            Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => Some(charges),
+            Kind::Refund { .. } | Kind::Reset { .. } => None,
+        }
+    }
+
+    /// Passes a decision on. If whoever asked has gone, returns what is to be given back: the request went away
+    /// before it was let in. (One that was told that the store failed may have been let in by its rules.)
+    pub(crate) fn decided(self, decision: Decision) -> Vec<Self> {
+        match self.kind {
+            Kind::Charge { charges, reply: Some(reply) } => match reply.send(Ok(decision)) {
+                Err(Ok(unheard)) if unheard.is_admitted() => give_back(&charges, &unheard),
+                _ => Vec::new(),
+            },
+            Kind::Peek { reply: Some(reply), .. } => {
+                drop(reply.send(Ok(decision)));
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn done(self) {
+        if let Kind::Refund { reply: Some(reply), .. } | Kind::Reset { reply: Some(reply), .. } = self.kind {
+            drop(reply.send(Ok(())));
+        }
+    }
+}
+
+/// How long a refund may take: nobody waits for it at the door.
+pub(crate) const UNHURRIED: Duration = Duration::from_secs(1);
+
+/// What gives back all that a request was charged.
+pub(crate) fn give_back(charges: &Charges, decision: &Decision) -> Vec<Ask> {
+    let refund = |(charge, (_, outcome)): (&OwnCharge, (RuleName, &Outcome))| {
+        let counter = Counted { rule: charge.rule, key: charge.key, name: charge.name.clone() };
+        let receipt = Some(Receipt::new(decision.at(), outcome.reset_after()));
+        Ask::new(Kind::Refund { counter, cost: charge.cost, receipt, reply: None }, UNHURRIED)
+    };
+    charges.iter().zip(decision.outcomes()).map(refund).collect()
+}

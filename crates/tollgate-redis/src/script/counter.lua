@@ -1,0 +1,136 @@
+-- What both scripts know of counters. Their form in bytes, and all arithmetic, is that of tollgate-core's
+-- `algorithm`, to the bit: numbers here are floating point, but whole and below 2^53 wherever a decision
+-- depends on them, and where a quota changes the core computes in floating point too.
+
+local floor, ceil, char, byte, sub = math.floor, math.ceil, string.char, string.byte, string.sub
+local read, write = struct.unpack, struct.pack
+
+local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET = 0, 1, 2, 3, 4
+local EXACT = 9007199254740992
+local U32 = 4294967295
+local PERIODS = { [0] = 1e6, 6e7, 3.6e9, 8.64e10 }
+
+-- How many bytes a number takes.
+local function width(n)
+  if n < 256 then return 1 elseif n < 65536 then return 2 elseif n < 16777216 then return 3 end
+  return 4
+end
+
+local function number(value, from, wide)
+  return (read('<I' .. wide, value, from))
+end
+
+-- What the head of a value says: algorithm, units and microseconds of the rate (or the period), where the rest
+-- begins, and how wide a part of a microsecond (or a log's costs) is. Nothing if it is the head of no counter.
+local function read_head(value)
+  local tag = byte(value, 1)
+  if not tag then return nil end
+  local algorithm = tag % 5
+  local form = (tag - algorithm) / 5
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    local wide, parts, scale = form % 7 + 1, floor(form / 7), 1
+    if form >= 35 then
+      wide, parts, scale = form - 34, 0, 1000
+      if wide > 6 then return nil end
+    end
+    local from = 2 + wide + parts
+    if #value ~= from + 6 + parts then return nil end
+    local micros, units = number(value, 2, wide) * scale, 1
+    if parts > 0 then units = number(value, 2 + wide, parts) end
+    if micros == 0 or units == 0 then return nil end
+    return algorithm, units, micros, from, parts
+  end
+  local period, costs, from = form % 5, floor(form / 5) + 1, 2
+  local micros = PERIODS[period]
+  if not micros then
+    if #value < 8 then return nil end
+    micros, from = number(value, 2, 7), 9
+  end
+  if micros == 0 or micros >= EXACT then return nil end
+  local rest = #value - from + 1
+  if algorithm == FIXED_WINDOW then
+    if costs ~= 1 or rest < 8 or rest > 11 then return nil end
+  elseif algorithm == SLIDING_WINDOW then
+    if costs ~= 1 or rest < 8 or rest > 14 or rest % 2 ~= 0 then return nil end
+  elseif costs > 4 or rest < 4 or (rest - 4) % (7 + costs) ~= 0 then
+    return nil
+  end
+  return algorithm, 1, micros, from, costs
+end
+
+-- A bucket: the microsecond at which it is whole, and parts of one.
+local function read_bucket(value, from, parts)
+  local micros = number(value, from, 7)
+  if parts == 0 then return micros, 0 end
+  return micros, number(value, from + 7, parts)
+end
+
+-- A fixed window as of now: its start and its count, and whether the clock was set back.
+local function read_fixed_window(value, from, period, now)
+  local start = number(value, from, 7)
+  if start > now then return now, number(value, from + 7, #value - from - 6), true end
+  if start + period > now then return start, number(value, from + 7, #value - from - 6), false end
+  return now - now % period, 0, false
+end
+
+-- A sliding window as of now: its number, the count of the one before and its own, and whether the clock was
+-- set back.
+local function read_sliding_window(value, from, period, now)
+  local index, wide = number(value, from, 6), (#value - from - 5) / 2
+  local previous, current = number(value, from + 6, wide), number(value, from + 6 + wide, wide)
+  local here = floor(now / period)
+  if index == here then return here, previous, current, false end
+  if index > here then return here, 0, math.min(previous + current, U32), true end
+  if index + 1 == here then return here, current, 0, false end
+  return here, 0, 0, false
+end
+
+-- A log as of now: the cost of all, the entries that count, the moment of the newest (0 if there is none), and
+-- whether the clock was set back.
+local function read_log(value, from, costs, period, now)
+  local total, at, size = number(value, from, 4), from + 4, 7 + costs
+  local set_back = false
+  if at <= #value and number(value, #value - size + 1, 7) > now then
+    -- Entries that are yet to come are taken to be of now.
+    local entries = {}
+    for entry = at, #value, size do
+      local moment = number(value, entry, 7)
+      entries[#entries + 1] = moment > now and write('<I7', now) .. sub(value, entry + 7, entry + size - 1)
+        or sub(value, entry, entry + size - 1)
+    end
+    value, at, set_back = table.concat(entries), 1, true
+  end
+  while at <= #value and number(value, at, 7) + period <= now do
+    total = total - number(value, at + 7, costs)
+    at = at + size
+  end
+  if at > #value then return 0, '', 0, set_back end
+  return total, sub(value, at), number(value, #value - size + 1, 7), set_back
+end
+
+local function write_bucket(head, micros, parts, parts_wide)
+  if parts_wide == 0 then return head .. write('<I7', micros) end
+  return head .. write('<I7I' .. parts_wide, micros, parts)
+end
+
+local function write_fixed_window(head, start, count)
+  return head .. write('<I7I' .. width(count), start, count)
+end
+
+local function write_sliding_window(head, index, previous, current)
+  local wide = width(math.max(previous, current))
+  return head .. write('<I6I' .. wide .. 'I' .. wide, index, previous, current)
+end
+
+-- Keeps a value until it no longer matters. Redis counts in whole milliseconds since the one that the script
+-- began in. (`given` is a time that was handed to the script: then nobody knows how fast it goes.)
+local function keep(key, value, left, given)
+  local millis = ceil(left / 1000) + 1
+  if given then millis = millis + 3600000 end
+  redis.call('PSETEX', key, millis, value)
+end
+
+local function server_time()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end

@@ -1,0 +1,93 @@
+//! What the server's clock says, without asking it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tollgate_core::Timestamp;
+
+/// The clock of one server, as known from its answers.
+///
+/// An answer carries the server's time. The server read its clock before the answer arrived here, so by the server's
+/// clock it is now *at least* that time and what has passed since. The estimate is such a lower bound, and the largest
+/// of recent ones: a charge that is void from then on, by the server's clock, cannot be made after whoever waits for
+/// it has gone.
+#[derive(Debug)]
+pub(crate) struct ServerTime {
+    origin: Instant,
+    /// Microseconds of the server's clock at `origin`, at least.
+    offset: Option<i64>,
+}
+
+/// How much of the difference a smaller bound takes away from a larger one, so that a clock that was set back a little
+/// is followed after some answers.
+const FADE: i64 = 64;
+/// A clock that was set back by more than that is followed at once, in microseconds.
+const STEP: i64 = 1_000_000;
+
+impl ServerTime {
+    pub(crate) fn new() -> Self {
+        Self { origin: Instant::now(), offset: None }
+    }
+
+    /// Learns from an answer that arrived now.
+    pub(crate) fn learn(&mut self, server: Timestamp, arrived: Instant) {
+        let bound = server.as_micros() as i64 - self.since_origin(arrived);
+        self.offset = Some(match self.offset {
+            Some(known) if known > bound && known - bound < STEP => known - (known - bound) / FADE,
+            _ => bound,
+        });
+    }
+
+    /// What the server's clock says at least at a moment; `None` if nothing is known of it.
+    pub(crate) fn at(&self, moment: Instant) -> Option<Timestamp> {
+        let micros = self.offset?.saturating_add(self.since_origin(moment));
+        Some(Timestamp::from_micros(u64::try_from(micros).unwrap_or(0)))
+    }
+
+    fn since_origin(&self, moment: Instant) -> i64 {
+        let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        match moment.checked_duration_since(self.origin) {
+            Some(after) => micros(after),
+            None => -micros(self.origin.duration_since(moment)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn it_is_a_lower_bound_and_the_best_of_recent_ones() {
+        let mut time = ServerTime::new();
+        let start = Instant::now();
+        assert_eq!(time.at(start), None);
+        time.learn(Timestamp::from_secs(1_000), start + MS);
+        assert_eq!(time.at(start + 3 * MS), Some(Timestamp::from_micros(1_000_002_000)));
+        // An answer that was long on its way says less, and changes little.
+        time.learn(Timestamp::from_micros(1_000_001_000), start + 10 * MS);
+        let at = time.at(start + 11 * MS).unwrap().as_micros();
+        assert!((1_000_009_800..=1_000_010_000).contains(&at), "{at}");
+        // One that was quick says more.
+        time.learn(Timestamp::from_micros(1_000_012_500), start + 12 * MS);
+        assert_eq!(time.at(start + 12 * MS), Some(Timestamp::from_micros(1_000_012_500)));
+    }
+
+    #[test]
+    fn a_clock_that_steps_is_followed() {
+        let mut time = ServerTime::new();
+        let start = Instant::now();
+        time.learn(Timestamp::from_secs(1_000), start);
+        time.learn(Timestamp::from_secs(5_000), start);
+        assert_eq!(time.at(start), Some(Timestamp::from_secs(5_000)));
+        time.learn(Timestamp::from_secs(100), start);
+        assert_eq!(time.at(start), Some(Timestamp::from_secs(100)));
+        time.learn(Timestamp::from_micros(99_900_000), start);
+        for _ in 0..1_000 {
+            time.learn(Timestamp::from_micros(99_900_000), start);
+        }
+        assert!(time.at(start).unwrap() <= Timestamp::from_micros(99_900_064));
+    }
+}
