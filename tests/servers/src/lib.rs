@@ -1,0 +1,41 @@
+//! Real servers for Tollgate's tests and benchmarks, started by the test that needs them.
+//!
+//! [`RedisServer`] is one Redis or Valkey.
+//!
+//! ```
+//! use tollgate_servers::RedisServer;
+//!
+//! # fn main() -> tollgate_servers::Result<()> {
+//! let server = RedisServer::start()?;
+//! server.command(&["SET", "key", "value"])?;
+//! server.restart()?;
+//! assert_eq!(server.command(&["DBSIZE"])?, redis::Value::Int(0));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which server
+//!
+//! The binary that the environment variable `REDIS_SERVER` names, `redis-server` on the `PATH` unless it is set.
+//! Redis 6.2 and later and Valkey will do.
+//!
+//! # What is left behind
+//!
+//! Nothing. A server is killed and its directory removed when its value is dropped, also by a test that panics.
+//! What is not dropped, because it is in a `static` or the test was killed, is killed by a shell that waits for
+//! the end of the test's process.
+//!
+//! Every server has a port of its own on 127.0.0.1, so that tests run at the same time. Unix only.
+
+mod error;
+mod ports;
+mod process;
+
+mod scratch;
+mod server;
+pub mod wait;
+
+pub use self::{
+    error::{Error, Result},
+    server::{Builder, Certificates, Product, RedisServer, Version},
+};

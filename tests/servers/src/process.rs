@@ -1,0 +1,103 @@
+//! A process that ends when it is dropped.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::{
+    Error, Result,
+    scratch::{PID_FILE, Scratch},
+    wait,
+};
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pid: u32,
+    pid_file: PathBuf,
+    child: Mutex<Child>,
+}
+
+impl Process {
+    /// Starts `command` as the one process of `scratch`.
+    pub(crate) fn spawn(command: &mut Command, scratch: &Scratch) -> std::io::Result<Self> {
+        let pid_file = scratch.file(PID_FILE);
+        let child = command.spawn()?;
+        let process = Self { pid: child.id(), pid_file, child: Mutex::new(child) };
+        fs::write(&process.pid_file, process.pid.to_string())?;
+        Ok(process)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&self) -> Result<Option<ExitStatus>> {
+        let status = self.child().try_wait()?;
+        if status.is_some() {
+            self.forget();
+        }
+        Ok(status)
+    }
+
+    /// Stops it, and comes back when it stands still.
+    pub(crate) fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)?;
+        let pid = Pid::from_child(&self.child());
+        wait::until("the process to stop", wait::LIMIT, || {
+            // For stops only: its end is left to the child's own wait.
+            match waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG) {
+                Ok(Some(_)) => Ok(()),
+                Ok(None) => Err("it runs".to_owned()),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+
+    pub(crate) fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Ends it without asking, and comes back when it has ended. Nothing happens if it has already.
+    pub(crate) fn kill(&self) -> Result<()> {
+        let mut child = self.child();
+        if child.try_wait()?.is_none() {
+            child.kill()?;
+            // While the child is not waited for, nobody else is given its number.
+            self.forget();
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let mut child = self.child();
+        // Its number may be somebody else's once it has been waited for.
+        if let Some(status) = child.try_wait()? {
+            return Err(Error::new(format!("the process has ended: {status}")));
+        }
+        kill_process(Pid::from_child(&child), signal).map_err(std::io::Error::from)?;
+        Ok(())
+    }
+
+    /// Tells the shell that this process needs no killing.
+    fn forget(&self) {
+        let _ = fs::remove_file(&self.pid_file);
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A destructor cannot do more about it than the shell will.
+        let _ = self.kill();
+    }
+}
