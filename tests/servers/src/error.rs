@@ -5,6 +5,7 @@ use std::{error, fmt, io};
 /// What a server did not do, in words for whoever reads the test's output.
 pub struct Error {
     message: String,
+    code: Option<String>,
     lacks_tls: bool,
 }
 
@@ -13,11 +14,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), lacks_tls: false }
+        Self { message: message.into(), code: None, lacks_tls: false }
     }
 
     pub(crate) fn without_tls(message: impl Into<String>) -> Self {
-        Self { message: message.into(), lacks_tls: true }
+        Self { lacks_tls: true, ..Self::new(message) }
+    }
+
+    /// The word with which the server's answer began if that was an error, such as `READONLY`.
+    #[must_use]
+    pub fn code(&self) -> Option<&str> {
+        self.code.as_deref()
     }
 
     /// Whether the server did not start because it was built without TLS.
@@ -56,7 +63,7 @@ impl From<io::Error> for Error {
 
 impl From<redis::RedisError> for Error {
     fn from(error: redis::RedisError) -> Self {
-        Self::new(error.to_string())
+        Self { code: error.code().map(str::to_owned), ..Self::new(error.to_string()) }
     }
 }
 

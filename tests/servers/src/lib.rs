@@ -1,6 +1,7 @@
 //! Real servers for Tollgate's tests and benchmarks, started by the test that needs them.
 //!
-//! [`RedisServer`] is one Redis or Valkey.
+//! [`RedisServer`] is one Redis or Valkey, [`Replication`] a master with replicas, and [`Sentinels`] the same with
+//! somebody who watches over them.
 //!
 //! ```
 //! use tollgate_servers::RedisServer;
@@ -30,12 +31,16 @@
 mod error;
 mod ports;
 mod process;
+mod replication;
 
 mod scratch;
+mod sentinels;
 mod server;
 pub mod wait;
 
 pub use self::{
     error::{Error, Result},
+    replication::Replication,
+    sentinels::Sentinels,
     server::{Builder, Certificates, Product, RedisServer, Version},
 };

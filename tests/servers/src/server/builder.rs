@@ -16,7 +16,7 @@ const ATTEMPTS: usize = 32;
 #[must_use = "a server has to be started"]
 pub struct Builder {
     lines: Vec<String>,
-    arguments: &'static [&'static str],
+    arguments: Vec<&'static str>,
     unix_socket: bool,
     tls: Option<Tls>,
     password: Option<String>,
@@ -110,12 +110,29 @@ impl Builder {
         Err(last)
     }
 
+    /// Adds an argument to the command line.
+    pub(crate) fn argument(mut self, argument: &'static str) -> Self {
+        self.arguments.push(argument);
+        self
+    }
+
+    /// Has it follow a master that asks for the same password, and replicas follow it, without their usual delays.
+    pub(crate) fn replicating(self) -> Self {
+        let authentication =
+            self.password.as_ref().map(|password| format!("masterauth {}", quoted(password)));
+        let options = self.config("repl-diskless-sync yes").config("repl-diskless-sync-delay 0");
+        match authentication {
+            Some(line) => options.config(line),
+            None => options,
+        }
+    }
+
     fn start_on(&self, port: u16) -> Result<RedisServer, Failure> {
         let scratch = Scratch::new()?;
         let tls_port = self.tls.map(|_| ports::free());
         let certificates = self.tls.map(|_| Certificates::new(&scratch)).transpose()?;
         let config = self.file(port, &scratch, tls_port.zip(certificates.as_ref()));
-        let launch = Launch::new(config, self.arguments);
+        let launch = Launch::new(config, self.arguments.clone());
         let process = launch.start(&scratch, |pid| launch::is_ready(port, self.default_password(), pid))?;
         Ok(RedisServer {
             process: Mutex::new(process),
@@ -161,7 +178,7 @@ impl Builder {
         self.unix_socket.then(|| scratch.file("socket"))
     }
 
-    pub(super) fn default_password(&self) -> Option<&str> {
+    pub(crate) fn default_password(&self) -> Option<&str> {
         self.password.as_deref()
     }
 

@@ -73,7 +73,8 @@ impl RedisServer {
         parsed(&self.info("stats")?, "total_commands_processed")
     }
 
-    fn info(&self, section: &str) -> Result<String> {
+    /// A section of what `INFO` says.
+    pub(crate) fn info(&self, section: &str) -> Result<String> {
         self.query(&["INFO", section])
     }
 }

@@ -19,7 +19,7 @@ const LOG: &str = "server.log";
 #[derive(Debug)]
 pub(crate) struct Launch {
     config: String,
-    arguments: &'static [&'static str],
+    arguments: Vec<&'static str>,
 }
 
 /// Why a server did not start.
@@ -51,7 +51,7 @@ impl From<io::Error> for Failure {
 
 impl Launch {
     /// A server with this configuration and these arguments after it.
-    pub(crate) fn new(config: String, arguments: &'static [&'static str]) -> Self {
+    pub(crate) fn new(config: String, arguments: Vec<&'static str>) -> Self {
         Self { config, arguments }
     }
 
@@ -66,7 +66,7 @@ impl Launch {
         let log = fs::File::create(scratch.file(LOG))?;
         let binary = binary();
         let mut command = Command::new(&binary);
-        command.arg(&config).args(self.arguments).current_dir(scratch.path()).stdin(Stdio::null());
+        command.arg(&config).args(&self.arguments).current_dir(scratch.path()).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
         let process = Process::spawn(&mut command, scratch).map_err(|error| cannot_run(&binary, &error))?;
 

@@ -13,7 +13,7 @@ use crate::{Error, Result, process::Process, scratch::Scratch, wait};
 
 mod builder;
 mod certificates;
-mod info;
+pub(crate) mod info;
 mod launch;
 mod urls;
 
