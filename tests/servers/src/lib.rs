@@ -1,7 +1,7 @@
 //! Real servers for Tollgate's tests and benchmarks, started by the test that needs them.
 //!
 //! [`RedisServer`] is one Redis or Valkey, [`Replication`] a master with replicas, and [`Sentinels`] the same with
-//! somebody who watches over them.
+//! somebody who watches over them. [`Cluster`] is a Redis Cluster.
 //!
 //! ```
 //! use tollgate_servers::RedisServer;
@@ -28,6 +28,7 @@
 //!
 //! Every server has a port of its own on 127.0.0.1, so that tests run at the same time. Unix only.
 
+mod cluster;
 mod error;
 mod ports;
 mod process;
@@ -39,6 +40,7 @@ mod server;
 pub mod wait;
 
 pub use self::{
+    cluster::Cluster,
     error::{Error, Result},
     replication::Replication,
     sentinels::Sentinels,

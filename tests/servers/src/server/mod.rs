@@ -86,6 +86,12 @@ impl RedisServer {
         self.process().pid()
     }
 
+    /// Whether the process has not ended.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        matches!(self.process().ended(), Ok(None))
+    }
+
     /// The directory of the server's files, among them its log.
     #[must_use]
     pub fn directory(&self) -> &Path {
