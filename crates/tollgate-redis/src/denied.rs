@@ -6,11 +6,14 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::algorithm::Counter;
-use tollgate_core::{Charge, Clock, Decision, Key, ManualClock, Quota, RuleName, SystemClock, Timestamp};
+use tollgate_core::{
+    Algorithm, Charge, Clock, Decision, Key, ManualClock, Quota, RuleName, SystemClock, Timestamp,
+};
 
 use crate::request::Charges;
 
@@ -25,6 +28,8 @@ pub(crate) struct Denied {
     valid_for: Duration,
     max_per_shard: usize,
     random: RandomState,
+    /// Whether anybody was ever denied.
+    used: AtomicBool,
     shards: [Mutex<HashMap<(RuleName, Key), Entry>>; SHARDS],
 }
 
@@ -39,6 +44,8 @@ enum LocalClock {
 struct Entry {
     counter: Counter,
     quota: Quota,
+    /// The cost that was denied. Of a log, only what that depends on is known.
+    cost: u32,
     /// When Redis was asked, by the clock of this process.
     asked: Timestamp,
     /// When Redis decided, by its own.
@@ -46,6 +53,11 @@ struct Entry {
 }
 
 impl Entry {
+    fn knows(&self, charge: &Charge<'_>) -> bool {
+        self.quota == *charge.quota
+            && (charge.cost <= self.cost || self.quota.algorithm() != Algorithm::SlidingLog)
+    }
+
     /// What the time is by Redis's clock, at least, if the entry still counts.
     ///
     /// It was decided no earlier than it was asked. So the time that has passed here since it was asked is more than
@@ -63,6 +75,7 @@ impl Denied {
             valid_for,
             max_per_shard: max_keys.div_ceil(SHARDS),
             random: RandomState::new(),
+            used: AtomicBool::new(false),
             shards: std::array::from_fn(|_| Mutex::default()),
         }
     }
@@ -74,13 +87,18 @@ impl Denied {
         }
     }
 
+    /// Whether there is nothing to find, which is what most requests ask.
+    fn is_empty(&self) -> bool {
+        !self.used.load(Ordering::Relaxed)
+    }
+
     fn is_off(&self) -> bool {
         self.valid_for.is_zero() || self.max_per_shard == 0
     }
 
     /// The denial of a request that Redis need not be asked about.
     pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<Decision> {
-        if self.is_off() {
+        if self.is_empty() {
             return None;
         }
         let local = self.now();
@@ -88,7 +106,7 @@ impl Denied {
         for charge in charges {
             let key = (charge.rule, charge.key.to_key());
             let shard = self.shard(&key);
-            let entry = shard.get(&key).filter(|entry| entry.quota == *charge.quota)?;
+            let entry = shard.get(&key).filter(|entry| entry.knows(charge))?;
             let now = entry.now(local, self.valid_for)?;
             let outcome = entry.counter.peek(charge.quota, charge.cost, now);
             drop(shard);
@@ -120,13 +138,17 @@ impl Denied {
                     continue;
                 }
             }
-            let counter = counters[*place].clone();
-            shard.insert(key, Entry { counter, quota: charge.quota, asked, decided: decision.at() });
+            let (counter, quota, cost) = (counters[*place].clone(), charge.quota, charge.cost);
+            shard.insert(key, Entry { counter, quota, cost, asked, decided: decision.at() });
+            self.used.store(true, Ordering::Relaxed);
         }
     }
 
     /// Forgets a counter that has changed.
     pub(crate) fn forget(&self, rule: RuleName, key: Key) {
+        if self.is_empty() {
+            return;
+        }
         let key = (rule, key);
         self.shard(&key).remove(&key);
     }

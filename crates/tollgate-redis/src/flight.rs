@@ -264,9 +264,14 @@ impl Command {
             return;
         };
         let charges: Vec<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
+        let peek = matches!(self.asks.iter().flatten().next(), Some(Ask { kind: Kind::Peek { .. }, .. }));
         let mut decisions = Vec::with_capacity(charges.len());
         let decided = call.decide(&charges, &answer, |request, decision, counters, places| {
-            if !decision.is_admitted() {
+            if peek {
+                // It has changed nothing, and so nothing is known that was not.
+            } else if decision.is_admitted() {
+                charges[request].iter().for_each(|charge| denied.forget(charge.rule, charge.key));
+            } else {
                 denied.learn(charges[request], counters, places, &decision, sent_at);
             }
             decisions.push((request, decision));

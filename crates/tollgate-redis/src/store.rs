@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tollgate_core::{Answer, Charge, Decision, KeyRef, Refund, RuleName, Store, StoreError, Timestamp};
+use tollgate_core::{Answer, Charge, Decision, KeyRef, Refund, RuleName, Store, StoreError};
 
 use crate::breaker::BreakerState;
 use crate::builder::RedisStoreBuilder;
@@ -120,7 +120,7 @@ impl Store for RedisStore {
             return Answer::Now(Err(error));
         }
         if charges.is_empty() {
-            return Answer::Now(Ok(Decision::new(Timestamp::UNIX_EPOCH)));
+            return Answer::Now(Ok(Decision::new(self.inner.denied.now())));
         }
         let charges = self.own(charges);
         let asking =
@@ -129,8 +129,18 @@ impl Store for RedisStore {
     }
 
     fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        // Nothing to look at takes no time.
+        let now = charges.is_empty().then(|| self.inner.denied.now());
         let charges = self.own(charges);
-        self.ask(self.inner.config.timeout, |reply| Kind::Peek { charges, reply: Some(reply) })
+        let asking = now
+            .is_none()
+            .then(|| self.ask(self.inner.config.timeout, |reply| Kind::Peek { charges, reply: Some(reply) }));
+        async move {
+            match (asking, now) {
+                (Some(asking), _) => asking.await,
+                (None, now) => Ok(Decision::new(now.unwrap_or_default())),
+            }
+        }
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {

@@ -211,6 +211,8 @@ local function fits(k, t)
     return micros < fill or (micros == fill and parts <= t.fill_parts), micros, parts
   end
   local algorithm = t.algorithm
+  -- Nothing always fits, also where a smaller limit has left more than it allows.
+  if t.cost == 0 and algorithm ~= NEVER then return true end
   if algorithm == FIXED_WINDOW then return ys[k] + t.cost <= t.max end
   if algorithm == SLIDING_LOG then return xs[k] + t.cost <= t.max end
   if algorithm == SLIDING_WINDOW then

@@ -1,0 +1,64 @@
+//! The promises that every store makes, kept by Redis.
+
+use std::future::{Future, ready};
+
+use tollgate_contract::{Harness, suite};
+use tollgate_core::{Clock, ManualClock, Timestamp};
+use tollgate_redis::RedisStore;
+
+use crate::support::{PATIENCE, patient, shared_server};
+
+mod asking_always {
+    use super::*;
+
+    suite!(tokio::test(flavor = "multi_thread", worker_threads = 2), RedisHarness::asking_always());
+}
+
+mod denying_from_memory {
+    use super::*;
+
+    suite!(tokio::test(flavor = "multi_thread", worker_threads = 2), RedisHarness::new());
+}
+
+/// Stores on a shared server, at a time of their own.
+struct RedisHarness {
+    clock: ManualClock,
+    deny_for: std::time::Duration,
+}
+
+impl RedisHarness {
+    fn new() -> Self {
+        let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
+        Self { clock, deny_for: std::time::Duration::from_secs(1) }
+    }
+
+    fn asking_always() -> Self {
+        Self { deny_for: std::time::Duration::ZERO, ..Self::new() }
+    }
+}
+
+impl Harness for RedisHarness {
+    type Store = RedisStore;
+
+    fn store(&self) -> RedisStore {
+        let store = patient(shared_server()).clock(self.clock.clone()).deny_from_memory_for(self.deny_for);
+        let store = store.build().expect("the store can be made");
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(store.ready(PATIENCE)))
+            .expect("the server works");
+        store
+    }
+
+    fn now(&self) -> impl Future<Output = Timestamp> + Send {
+        ready(self.clock.now())
+    }
+
+    fn set(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
+        self.clock.set(now);
+        ready(())
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
+        let task = tokio::spawn(task);
+        async move { task.await.expect("the task does not panic") }
+    }
+}

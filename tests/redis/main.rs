@@ -1,0 +1,4 @@
+//! The Redis store against real servers.
+
+mod contract;
+mod support;
