@@ -29,6 +29,17 @@ pub(crate) struct Call {
     named_by: Vec<(usize, usize)>,
     terms: Vec<Term>,
     groups: Vec<Group>,
+    /// How many of the first groups are in which runs.
+    runs: Vec<Run>,
+}
+
+/// Groups of one request with one charge each, of the same term, whose counters have numbers that follow each other and
+/// are charged by nobody else: the script has a quick way for these.
+#[derive(Debug)]
+struct Run {
+    first: usize,
+    last: usize,
+    term: u8,
 }
 
 /// A quota with a cost, as the script is told it.
@@ -76,13 +87,14 @@ impl Call {
             let full = builder.call.named_by.len() + charges.len() > max_counters
                 || builder.call.terms.len() + 2 * charges.len() > TERMS;
             if full && !builder.call.places.is_empty() {
-                let call = std::mem::take(&mut builder).call;
+                let call = std::mem::take(&mut builder).finish();
                 calls.push((call.places.len(), call));
             }
             builder.add(charges, peek);
         }
         if !builder.call.places.is_empty() {
-            calls.push((builder.call.places.len(), builder.call));
+            let call = builder.finish();
+            calls.push((call.places.len(), call));
         }
         calls
     }
@@ -103,14 +115,21 @@ impl Call {
         push(&mut bytes, moment(now));
         debug_assert_eq!((DEADLINE, NOW), (0, bytes.len() - 8));
         bytes.push(self.terms.len() as u8);
-        bytes.extend_from_slice(&(self.groups.len() as u16).to_le_bytes());
+        let in_runs: usize = self.runs.iter().map(|run| run.last - run.first + 1).sum();
+        bytes.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&((self.groups.len() - in_runs) as u16).to_le_bytes());
         for term in &self.terms {
             term.pack(&mut bytes);
         }
-        for group in &self.groups {
+        // Lua counts from one.
+        for run in &self.runs {
+            bytes.extend_from_slice(&(run.first as u16 + 1).to_le_bytes());
+            bytes.extend_from_slice(&(run.last as u16 + 1).to_le_bytes());
+            bytes.push(run.term + 1);
+        }
+        for group in &self.groups[in_runs..] {
             bytes.extend_from_slice(&[group.members.len() as u8, group.charges.len() as u8]);
             for (counter, term) in &group.charges {
-                // Lua counts from one.
                 bytes.extend_from_slice(&(counter + 1).to_le_bytes());
                 bytes.push(term + 1);
             }
@@ -167,10 +186,23 @@ impl Call {
     /// The counters as they were before the call.
     fn counters(&self, requests: &[&Charges], bytes: &[u8]) -> Result<Vec<Counter>, Garbled> {
         let cut_short = || Garbled("the reply of the script is cut short");
-        let (sizes, mut values) = bytes.split_at_checked(3 * self.named_by.len()).ok_or_else(cut_short)?;
+        let mut rest = bytes;
+        let mut sizes: SmallVec<[usize; 64]> = SmallVec::new();
+        for _ in &self.named_by {
+            let (size, after) = match rest {
+                // One that does not fit into a byte has three more.
+                [255, a, b, c, after @ ..] => {
+                    (usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16, after)
+                }
+                [size @ 0..=254, after @ ..] => (usize::from(*size), after),
+                _ => return Err(cut_short()),
+            };
+            sizes.push(size);
+            rest = after;
+        }
+        let mut values = rest;
         let mut counters = Vec::with_capacity(self.named_by.len());
-        for (size, (request, charge)) in sizes.chunks_exact(3).zip(&self.named_by) {
-            let size = size.iter().rev().fold(0, |size, byte| size << 8 | usize::from(*byte));
+        for (size, (request, charge)) in sizes.into_iter().zip(&self.named_by) {
             let (value, rest) = values.split_at_checked(size).ok_or_else(cut_short)?;
             values = rest;
             // What is no counter counts as none, for the script as well.
@@ -197,6 +229,8 @@ struct Builder<'a> {
     counters: HashMap<&'a [u8], usize>,
     /// For each counter, the last group that charges it alone.
     singles: Vec<Option<usize>>,
+    /// For each counter, how many groups charge it.
+    groups: Vec<usize>,
 }
 
 impl<'a> Builder<'a> {
@@ -208,6 +242,7 @@ impl<'a> Builder<'a> {
             let place = *self.counters.entry(&charge.name).or_insert_with(|| {
                 self.call.named_by.push((request, i));
                 self.singles.push(None);
+                self.groups.push(0);
                 self.singles.len() - 1
             });
             places.push(place);
@@ -230,7 +265,29 @@ impl<'a> Builder<'a> {
         if let Some(place) = alone {
             self.singles[place] = Some(self.call.groups.len());
         }
+        for (place, _) in &own {
+            self.groups[usize::from(*place)] += 1;
+        }
         self.call.groups.push(Group { charges: own, members: vec![request] });
+    }
+
+    /// Finds the runs, and puts their groups first.
+    fn finish(mut self) -> Call {
+        let alone = |group: &Group| match *group.charges {
+            [(place, term)] if group.members.len() == 1 && self.groups[usize::from(place)] == 1 => {
+                Some((usize::from(place), term))
+            }
+            _ => None,
+        };
+        // Stable: counters that were named one after the other stay so.
+        self.call.groups.sort_by_key(|group| alone(group).map_or((true, 0), |(_, term)| (false, term)));
+        for (place, term) in self.call.groups.iter().map_while(alone) {
+            match self.call.runs.last_mut() {
+                Some(run) if run.term == term && run.last + 1 == place => run.last = place,
+                _ => self.call.runs.push(Run { first: place, last: place, term }),
+            }
+        }
+        self.call
     }
 
     /// The term of a charge: its quota, with all that the request charges the same counter up to it.
@@ -263,8 +320,19 @@ impl Term {
         // What makes no sense admits nothing, whatever its algorithm.
         let algorithm = if quota.max() == 0 { Algorithm::ALL.len() as u8 } else { quota.algorithm() as u8 };
         let head = Counter::head(quota);
+        // How the script reads and writes a counter.
+        let form = match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => match parts_width(quota.rate().0) {
+                0 => format!("<c{}I7", head.len()),
+                wide => format!("<c{}I7I{wide}", head.len()),
+            },
+            Algorithm::SlidingWindow => format!("<c{}I6I", head.len()),
+            _ => format!("<c{}I7I", head.len()),
+        };
         bytes.extend_from_slice(&[algorithm, head.len() as u8]);
         bytes.extend_from_slice(&head);
+        bytes.push(form.len() as u8);
+        bytes.extend_from_slice(form.as_bytes());
         bytes.push(*apply);
         push(bytes, f64::from(quota.max()));
         if quota.max() == 0 {

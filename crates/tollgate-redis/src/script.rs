@@ -4,10 +4,16 @@ use std::sync::LazyLock;
 
 use redis::Script;
 
-pub(crate) const CHARGE_TEXT: &str =
-    concat!(include_str!("script/counter.lua"), include_str!("script/charge.lua"));
-pub(crate) const REFUND_TEXT: &str =
-    concat!(include_str!("script/counter.lua"), include_str!("script/refund.lua"));
+pub(crate) const CHARGE_TEXT: &str = concat!(
+    include_str!("script/charge.lua"),
+    include_str!("script/counter.lua"),
+    include_str!("script/charge_general.lua")
+);
+pub(crate) const REFUND_TEXT: &str = concat!(
+    include_str!("script/numbers.lua"),
+    include_str!("script/counter.lua"),
+    include_str!("script/refund.lua")
+);
 
 /// Decides requests.
 pub(crate) static CHARGE: LazyLock<Script> = LazyLock::new(|| Script::new(CHARGE_TEXT));

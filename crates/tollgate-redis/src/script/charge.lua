@@ -4,339 +4,233 @@
 -- the deadline, in which case nothing was done; for each group of equal requests how many were admitted; for each
 -- counter what it was before.
 
+local read, write, concat, ceil, frexp = struct.unpack, struct.pack, table.concat, math.ceil, math.frexp
+local call, char = redis.call, string.char
+
 local ask = ARGV[1]
-local deadline, now, term_count, group_count, at = read('<ddBH', ask)
+local deadline, now, term_count, run_count, group_count, at = read('<ddBHH', ask)
 local given = now > 0
-if not given then now = server_time() end
+if not given then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
 if deadline > 0 and now > deadline then return write('<dB', now, 1) end
 
-local values = redis.call('MGET', unpack(KEYS))
+local values = call('MGET', unpack(KEYS))
 
--- A term is a quota with a cost. Its algorithm may be NEVER: that of a quota that makes no sense.
-local NEVER = 5
+-- The algorithms. NEVER is that of a quota that makes no sense.
+local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET, NEVER = 0, 1, 2, 3, 4, 5
+local EXACT = 9007199254740992
+
+-- A term is a quota with a cost. (Made with all fields at once: a table that grows is dear.)
+--
+-- A bucket is kept until the second multiple of `grid` after it is whole: to put a later end to a key takes Redis
+-- longer than to change it, and so it is done for one charge in four. The grid depends on the rate alone, as all who
+-- write a bucket must mean the same.
 local terms = {}
 for i = 1, term_count do
-  local t = {}
-  t.algorithm, t.head, t.apply, t.max, t.cost, at = read('<BBc0Bdd', ask, at)
-  if t.algorithm == TOKEN_BUCKET or t.algorithm == LEAKY_BUCKET then
-    t.cost_parts, t.fill, t.fill_parts, t.units, t.micros, t.wide, at = read('<dddddB', ask, at)
-    t.is_bucket = true
-  elseif t.algorithm ~= NEVER then
-    t.period, t.wide, at = read('<dB', ask, at)
-  end
-  terms[i] = t
-end
-
--- Of each counter: the term that it was read under last, up to three numbers, whether reading it has changed it,
--- whether it is to be written. Numbers of a bucket: microsecond and parts at which it is whole; of a fixed window:
--- start, count; of a sliding one: index, previous, current; of a log: cost of all, moment of the newest entry.
-local owners, xs, ys, zs, changed, dirty = {}, {}, {}, {}, {}, {}
--- Of logs: the entries, how wide their costs are, what is to be added; what to answer instead of the whole log, and
--- how much of its oldest entries the answers depend on.
-local logs, wides, added, before, needs = {}, {}, {}, {}, {}
-
--- How much of a counter is used now, whatever it was counted under.
-local function used(value)
-  local algorithm, units, micros, from, wide = read_head(value)
-  if not algorithm then return 0 end
+  local algorithm, head, form, apply, max, cost
+  algorithm, head, form, apply, max, cost, at = read('<BBc0Bc0Bdd', ask, at)
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
-    local full, parts = read_bucket(value, from, wide)
-    if full < now then return 0 end
-    return ((full - now) * units + parts) / micros
-  elseif algorithm == FIXED_WINDOW then
-    local _, count = read_fixed_window(value, from, micros, now)
-    return count
-  elseif algorithm == SLIDING_WINDOW then
-    local index, previous, current = read_sliding_window(value, from, micros, now)
-    return previous * ((index + 1) * micros - now) / micros + current
-  end
-  return (read_log(value, from, wide, micros, now))
-end
-
--- The entries of a log with costs of another width, or of the width that they need.
-local function widen(entries, from, to)
-  if from == to then return entries, to end
-  local list, largest = {}, 0
-  for entry = 1, #entries, 7 + from do
-    local cost = number(entries, entry + 7, from)
-    largest = math.max(largest, cost)
-    list[#list + 1] = { sub(entries, entry, entry + 6), cost }
-  end
-  to = math.max(to, width(largest))
-  for i, entry in ipairs(list) do list[i] = entry[1] .. write('<I' .. to, entry[2]) end
-  return table.concat(list), to
-end
-
--- The counter of a key of which so many units are used.
-local function seed(k, t, units)
-  local algorithm = t.algorithm
-  if t.is_bucket then
-    local micros, parts = t.fill, t.fill_parts
-    if units == 0 then
-      micros, parts = 0, 0
-    elseif units < t.max then
-      local all = ceil(units * t.micros)
-      if all < EXACT then
-        parts = all % t.units
-        micros = (all - parts) / t.units
-      else
-        micros, parts = ceil(all / t.units), 0
-      end
-      if micros > t.fill or (micros == t.fill and parts > t.fill_parts) then
-        micros, parts = t.fill, t.fill_parts
-      end
-    end
-    xs[k], ys[k] = now + micros, parts
-  elseif algorithm == FIXED_WINDOW then
-    xs[k], ys[k] = now - now % t.period, ceil(units)
-  elseif algorithm == SLIDING_WINDOW then
-    xs[k], ys[k], zs[k] = floor(now / t.period), 0, ceil(units)
+    local cost_parts, fill, fill_parts, units, micros, wide
+    cost_parts, fill, fill_parts, units, micros, wide, at = read('<dddddB', ask, at)
+    terms[i] = {
+      algorithm = algorithm, head = head, form = form, apply = apply, max = max, cost = cost, is_bucket = true,
+      cost_parts = cost_parts, fill = fill, fill_parts = fill_parts, units = units, micros = micros, wide = wide,
+      grid = 4 * micros / units,
+    }
+  elseif algorithm ~= NEVER then
+    local period, wide
+    period, wide, at = read('<dB', ask, at)
+    terms[i] = {
+      algorithm = algorithm, head = head, form = form, apply = apply, max = max, cost = cost, period = period,
+      wide = wide,
+    }
   else
-    units = ceil(units)
-    xs[k], ys[k], logs[k], wides[k], added[k] = units, 0, '', t.wide, 0
-    if units > 0 then
-      wides[k] = math.max(t.wide, width(units))
-      logs[k], ys[k] = write('<I7I' .. wides[k], now, units), now
-    end
+    terms[i] = { algorithm = algorithm, head = head, apply = apply, max = max, cost = cost }
   end
 end
 
--- What is to be kept of a counter, and for how long it matters.
-local function value_of(k)
-  local t = owners[k]
-  local algorithm = t.algorithm
-  if t.is_bucket then
-    local left = xs[k] - now
-    if ys[k] > 0 then left = left + 1 end
-    return write_bucket(t.head, xs[k], ys[k], t.wide), left
-  elseif algorithm == FIXED_WINDOW then
-    return write_fixed_window(t.head, xs[k], ys[k]), xs[k] + t.period - now
-  elseif algorithm == SLIDING_WINDOW then
-    local windows = zs[k] > 0 and 2 or 1
-    return write_sliding_window(t.head, xs[k], ys[k], zs[k]), (xs[k] + windows) * t.period - now
+-- For how long to keep a counter that matters for so many microseconds: in whole milliseconds since the one that the
+-- script began in, as text, of which the same is often wanted again. (Of a time that was handed to the script, nobody
+-- knows how fast it goes.)
+local texts = {}
+local function millis(left)
+  local n = ceil(left / 1000) + 1
+  if given then n = n + 3600000 end
+  local text = texts[n]
+  if not text then
+    text = string.format('%.0f', n)
+    texts[n] = text
   end
-  local entries, newest, wide, more = logs[k], ys[k], wides[k], added[k]
-  if more > 0 then
-    if newest == now then
-      local last = number(entries, #entries - wide + 1, wide)
-      if width(last + more) <= wide then
-        entries, more = sub(entries, 1, #entries - 7 - wide), last + more
-      end
-    end
-    entries, newest = entries .. write('<I7I' .. wide, now, more), now
-  end
-  local head = t.head
-  if wide ~= t.wide then head = char(byte(head, 1) + 25 * (wide - t.wide)) .. sub(head, 2) end
-  return head .. write('<I4', xs[k]) .. entries, newest + t.period - now
+  return text
 end
 
--- Reads a counter under a term, or re-reads it if it was counted under another quota.
-local function bring(k, t)
-  local value, head, algorithm = values[k], t.head, t.algorithm
-  local owner = owners[k]
-  owners[k] = t
-  if owner then
-    if owner.head == head then return end
-    -- An earlier request of this call had another quota.
-    owners[k], before[k] = owner, nil
-    local left
-    value, left = value_of(k)
-    owners[k] = t
-    if left <= 0 then value = nil end
-  end
-  if not value then return seed(k, t, 0) end
-  if sub(value, 1, #head) ~= head then
-    local old, _, period, from, wide = read_head(value)
-    changed[k] = true
-    if old ~= SLIDING_LOG or algorithm ~= SLIDING_LOG then
-      return seed(k, t, math.min(used(value), t.max))
-    end
-    -- The moments of a log mean the same, whatever the period; unless all have left.
-    if from + 4 > #value or number(value, #value - wide - 6, 7) + period <= now then return seed(k, t, 0) end
-    xs[k], logs[k], ys[k] = read_log(value, from, wide, t.period, now)
-    logs[k], wides[k] = widen(logs[k], wide, t.wide)
-    added[k] = 0
-    return
-  end
-  local from = #head + 1
-  if t.is_bucket then
-    if #value ~= from + 6 + t.wide then return seed(k, t, 0) end
-    xs[k], ys[k] = read_bucket(value, from, t.wide)
-    return
-  end
-  if not read_head(value) then return seed(k, t, 0) end
-  if algorithm == FIXED_WINDOW then
-    xs[k], ys[k], changed[k] = read_fixed_window(value, from, t.period, now)
-  elseif algorithm == SLIDING_WINDOW then
-    xs[k], ys[k], zs[k], changed[k] = read_sliding_window(value, from, t.period, now)
-  else
-    xs[k], logs[k], ys[k], changed[k] = read_log(value, from, t.wide, t.period, now)
-    wides[k], added[k] = t.wide, 0
-    if not owner and not changed[k] then
-      before[k], needs[k] = { t, xs[k], logs[k], ys[k] }, xs[k] + 1 - t.max
-    end
-  end
-end
+-- Of each counter, what to answer, and how long that is; of each group, how many were admitted.
+local olds, sizes, admitted, asked = {}, {}, {}, 0
+-- What needs more than the common way.
+local rest = {}
+local NONE, ONE = char(0), char(1)
 
--- a × b in parts of twenty bits, the upper ones first. `a` is below 2^32 and `b` below 2^53.
-local function product(a, b)
-  local low, mid, high = b % 1048576, floor(b / 1048576) % 1048576, floor(b / 1099511627776)
-  low = a * low
-  mid = a * mid + floor(low / 1048576)
-  return a * high + floor(mid / 1048576), mid % 1048576, low % 1048576
-end
-
--- Whether a × b ≤ c × d.
-local function at_most(a, b, c, d)
-  local left, right = a * b, c * d
-  if left < EXACT and right < EXACT then return left <= right end
-  local a1, a2, a3 = product(a, b)
-  local b1, b2, b3 = product(c, d)
-  if a1 ~= b1 then return a1 < b1 end
-  if a2 ~= b2 then return a2 < b2 end
-  return a3 <= b3
-end
-
--- Whether a term fits into a counter; of buckets, also how long it would take to be whole then.
-local function fits(k, t)
-  if t.is_bucket then
-    local micros, parts, fill = xs[k] - now, ys[k], t.fill
-    if micros < 0 then
-      micros, parts = 0, 0
-    elseif micros > fill or (micros == fill and parts > t.fill_parts) then
-      micros, parts = fill, t.fill_parts
-    end
-    micros, parts = micros + t.cost, parts + t.cost_parts
-    if parts >= t.units then micros, parts = micros + 1, parts - t.units end
-    return micros < fill or (micros == fill and parts <= t.fill_parts), micros, parts
-  end
-  local algorithm = t.algorithm
-  -- Nothing always fits, also where a smaller limit has left more than it allows.
-  if t.cost == 0 and algorithm ~= NEVER then return true end
-  if algorithm == FIXED_WINDOW then return ys[k] + t.cost <= t.max end
-  if algorithm == SLIDING_LOG then return xs[k] + t.cost <= t.max end
-  if algorithm == SLIDING_WINDOW then
-    local room = t.max - zs[k] - t.cost
-    if room < 0 then return false end
-    return at_most(ys[k], (xs[k] + 1) * t.period - now, room, t.period)
-  end
-  return false
-end
-
--- Charges a term that fits.
-local function take(k, t, micros, parts)
-  if t.apply > 0 then
-    -- Another charge of the same request came before it, and was part of what had to fit.
-    t = terms[t.apply]
-    bring(k, t)
-    local _
-    _, micros, parts = fits(k, t)
-  end
-  if t.is_bucket then
-    xs[k], ys[k] = now + micros, parts
-  elseif t.algorithm == FIXED_WINDOW then
-    ys[k] = ys[k] + t.cost
-  elseif t.algorithm == SLIDING_WINDOW then
-    zs[k] = zs[k] + t.cost
-  else
-    xs[k], added[k] = xs[k] + t.cost, added[k] + t.cost
-  end
-  dirty[k] = true
-end
-
--- Remembers that the quota changed or the clock was set back, though the request was denied: what it was told
--- holds only then.
-local function settle(k, t)
-  if t.algorithm == NEVER then return end
-  bring(k, t)
-  if t.is_bucket then
-    local left = xs[k] - now
-    if left > t.fill or (left == t.fill and ys[k] > t.fill_parts) then
-      xs[k], ys[k], changed[k] = now + t.fill, t.fill_parts, true
-    end
-  elseif t.algorithm == SLIDING_LOG then
-    needs[k] = math.max(needs[k] or 0, xs[k] + t.cost - t.max)
-  end
-  if changed[k] then dirty[k] = true end
-end
-
-local admitted = {}
-for g = 1, group_count do
-  local times, n, k, i
-  times, n, k, i, at = read('<BBHB', ask, at)
+-- Runs: each counter from the first to the last is charged one term by one request, and by no other. Here is the common
+-- way, in one piece, as calls are dear: the counter is there, was counted under the same quota, and the clock was not
+-- set back.
+for _ = 1, run_count do
+  local first, last, i
+  first, last, i, at = read('<HHB', ask, at)
   local t = terms[i]
-  local passed = 0
-  if n == 1 then
-    if t.algorithm ~= NEVER then
-      if owners[k] ~= t then bring(k, t) end
-      for _ = 1, times do
-        local fit, micros, parts = fits(k, t)
-        if not fit then
-          settle(k, t)
-          break
+  local algorithm, head, cost, max = t.algorithm, t.head, t.cost, t.max
+  if t.is_bucket then
+    local wide, fill, fill_parts, cost_parts, units = t.wide, t.fill, t.fill_parts, t.cost_parts, t.units
+    local grid = t.grid
+    local form = t.form
+    local size = #head + 7 + wide
+    local size_text = char(size)
+    for k = first, last do
+      asked = asked + 1
+      local value = values[k]
+      local micros, parts, good, line = 0, 0, true, nil
+      if value then
+        if #value == size then
+          local own
+          own, micros, parts = read(form, value)
+          if wide == 0 then parts = 0 end
+          line = micros - micros % grid
+          micros = micros - now
+          if micros < 0 then micros, parts = 0, 0 end
+          good = own == head and (micros < fill or (micros == fill and parts <= fill_parts))
+        else
+          good = false
         end
-        take(k, t, micros, parts)
-        passed = passed + 1
+      end
+      if good then
+        micros, parts = micros + cost, parts + cost_parts
+        if parts >= units then micros, parts = micros + 1, parts - units end
+        if micros < fill or (micros == fill and parts <= fill_parts) then
+          local full = now + micros
+          local new = full - full % grid
+          if new == line then
+            call('SET', KEYS[k], write(form, head, full, parts), 'KEEPTTL')
+          else
+            call('PSETEX', KEYS[k], millis(new + 2 * grid - now), write(form, head, full, parts))
+          end
+          admitted[asked] = ONE
+        else
+          admitted[asked] = NONE
+        end
+        if value then
+          olds[k], sizes[k] = value, size_text
+        else
+          olds[k], sizes[k] = '', NONE
+        end
+      else
+        admitted[asked] = NONE
+        rest[#rest + 1] = { asked, k, t }
+      end
+    end
+  elseif algorithm == FIXED_WINDOW then
+    local period = t.period
+    local start = now - now % period
+    local size = #head + 7
+    local form = t.form
+    local forms = { form .. '1', form .. '2', form .. '3', form .. '4' }
+    local until_end = millis(start + period - now)
+    for k = first, last do
+      asked = asked + 1
+      local value = values[k]
+      local count, good, own, began = 0, true, nil, nil
+      if value then
+        local form = forms[#value - size]
+        good = false
+        if form then
+          own, began, count = read(form, value)
+          good = own == head and (began == start or began + period <= now)
+          if began ~= start then count = 0 end
+        end
+      end
+      if good then
+        count = count + cost
+        if count <= max or cost == 0 then
+          local wide = 4
+          if count < 256 then wide = 1 elseif count < 65536 then wide = 2 elseif count < 16777216 then wide = 3 end
+          local new = write(forms[wide], head, start, count)
+          if began == start then
+            call('SET', KEYS[k], new, 'KEEPTTL')
+          elseif cost > 0 then
+            call('PSETEX', KEYS[k], until_end, new)
+          end
+          admitted[asked] = ONE
+        else
+          admitted[asked] = NONE
+        end
+        olds[k] = value or ''
+        sizes[k] = value and char(#value) or NONE
+      else
+        admitted[asked] = NONE
+        rest[#rest + 1] = { asked, k, t }
+      end
+    end
+  elseif algorithm == SLIDING_WINDOW then
+    local period = t.period
+    local index = math.floor(now / period)
+    local left = (index + 1) * period - now
+    local size = #head + 6
+    local form = t.form
+    local forms = { nil, form .. '1I1', nil, form .. '2I2', nil, form .. '3I3', nil, form .. '4I4' }
+    local until_end = millis(left + period)
+    for k = first, last do
+      asked = asked + 1
+      local value = values[k]
+      local previous, current, good, own, number, same = 0, 0, true, nil, nil, false
+      if value then
+        local form = forms[#value - size]
+        good = false
+        if form then
+          own, number, previous, current = read(form, value)
+          -- Kept for a window longer if anything was counted in this one.
+          same = number == index and current > 0
+          good = own == head and number <= index
+          if number + 1 == index then
+            previous, current = current, 0
+          elseif number < index then
+            previous, current = 0, 0
+          end
+        end
+      end
+      local room = max - current - cost
+      -- Beyond that it takes more than a comparison of two numbers.
+      if good and previous * left < EXACT and room * period < EXACT then
+        if cost == 0 or (room >= 0 and previous * left <= room * period) then
+          current = current + cost
+          local most, wide = current > previous and current or previous, 4
+          if most < 256 then wide = 1 elseif most < 65536 then wide = 2 elseif most < 16777216 then wide = 3 end
+          local new = write(forms[2 * wide], head, index, previous, current)
+          if same then
+            call('SET', KEYS[k], new, 'KEEPTTL')
+          elseif cost > 0 then
+            call('PSETEX', KEYS[k], until_end, new)
+          end
+          admitted[asked] = ONE
+        else
+          admitted[asked] = NONE
+        end
+        olds[k] = value or ''
+        sizes[k] = value and char(#value) or NONE
+      else
+        admitted[asked] = NONE
+        rest[#rest + 1] = { asked, k, t }
       end
     end
   else
-    local ks, ts, micros, parts = { k }, { t }, {}, {}
-    for j = 2, n do
-      ks[j], i, at = read('<HB', ask, at)
-      ts[j] = terms[i]
-    end
-    for _ = 1, times do
-      local all = true
-      for j = 1, n do
-        if ts[j].algorithm == NEVER then
-          all = false
-        else
-          if owners[ks[j]] ~= ts[j] then bring(ks[j], ts[j]) end
-          local fit
-          fit, micros[j], parts[j] = fits(ks[j], ts[j])
-          all = all and fit
-        end
-      end
-      if not all then
-        for j = 1, n do settle(ks[j], ts[j]) end
-        break
-      end
-      for j = 1, n do take(ks[j], ts[j], micros[j], parts[j]) end
-      passed = passed + 1
+    for k = first, last do
+      asked = asked + 1
+      admitted[asked] = NONE
+      rest[#rest + 1] = { asked, k, t }
     end
   end
-  admitted[g] = passed
 end
 
--- Of a log, what the answers depend on: the oldest entries, and the sum of the others in the place of the newest.
-local function summary(k)
-  local t, total, entries, newest = unpack(before[k])
-  local wide, need, from = t.wide, needs[k], 1
-  local largest, rest = 256 ^ wide - 1, total
-  while from <= #entries and (from == 1 or need > 0) do
-    local cost = number(entries, from + 7, wide)
-    need, rest, from = need - cost, rest - cost, from + 7 + wide
-  end
-  local out = { t.head, write('<I4', total), sub(entries, 1, from - 1) }
-  while rest > 0 do
-    local cost = math.min(rest, largest)
-    out[#out + 1] = write('<I7I' .. wide, newest, cost)
-    rest = rest - cost
-  end
-  return table.concat(out)
+if group_count == 0 and #rest == 0 and run_count > 0 then
+  return concat({ write('<dB', now, 0), concat(admitted), concat(sizes), concat(olds) })
 end
 
-local sizes, olds = {}, {}
-for k = 1, #KEYS do
-  local old = values[k] or ''
-  if before[k] then old = summary(k) end
-  olds[k] = old
-  sizes[k] = char(#old % 256, floor(#old / 256) % 256, floor(#old / 65536))
-  if dirty[k] then
-    local value, left = value_of(k)
-    if left > 0 then keep(KEYS[k], value, left, given) else redis.call('DEL', KEYS[k]) end
-  end
-end
-
-local reply = { write('<dB', now, 0), char(unpack(admitted)), table.concat(sizes), table.concat(olds) }
-return table.concat(reply)

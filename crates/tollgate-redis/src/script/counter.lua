@@ -2,11 +2,7 @@
 -- `algorithm`, to the bit: numbers here are floating point, but whole and below 2^53 wherever a decision
 -- depends on them, and where a quota changes the core computes in floating point too.
 
-local floor, ceil, char, byte, sub = math.floor, math.ceil, string.char, string.byte, string.sub
-local read, write = struct.unpack, struct.pack
-
-local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET = 0, 1, 2, 3, 4
-local EXACT = 9007199254740992
+local floor, byte, sub = math.floor, string.byte, string.sub
 local U32 = 4294967295
 local PERIODS = { [0] = 1e6, 6e7, 3.6e9, 8.64e10 }
 
@@ -120,17 +116,4 @@ end
 local function write_sliding_window(head, index, previous, current)
   local wide = width(math.max(previous, current))
   return head .. write('<I6I' .. wide .. 'I' .. wide, index, previous, current)
-end
-
--- Keeps a value until it no longer matters. Redis counts in whole milliseconds since the one that the script
--- began in. (`given` is a time that was handed to the script: then nobody knows how fast it goes.)
-local function keep(key, value, left, given)
-  local millis = ceil(left / 1000) + 1
-  if given then millis = millis + 3600000 end
-  redis.call('PSETEX', key, millis, value)
-end
-
-local function server_time()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
 end

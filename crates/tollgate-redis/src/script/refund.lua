@@ -4,8 +4,12 @@
 -- any charge will do), and when the budget was going to be whole after that.
 
 local now, cost, charged, reset = read('<dddd', ARGV[1])
+-- Of a time that was handed to the script, nobody knows how fast it goes.
 local given = now > 0
-if not given then now = server_time() end
+if not given then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
 local key = KEYS[1]
 local value = redis.call('MGET', key)[1]
 if not value then return 0 end
@@ -14,7 +18,11 @@ if not algorithm then return 0 end
 local head = sub(value, 1, from - 1)
 
 local function put(new, left)
-  if left > 0 then keep(key, new, left, given) else redis.call('DEL', key) end
+  if left > 0 then
+    redis.call('PSETEX', key, math.ceil(left / 1000) + 1 + (given and 3600000 or 0), new)
+  else
+    redis.call('DEL', key)
+  end
   return 1
 end
 
@@ -43,7 +51,9 @@ if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
   if back > left or (back == left and back_parts >= parts) then return put('', 0) end
   left, parts = left - back, parts - back_parts
   if parts < 0 then left, parts = left - 1, parts + units end
-  return put(write_bucket(head, now + left, parts, wide), left + (parts > 0 and 1 or 0))
+  local grid = 4 * micros / units
+  full = now + left
+  return put(write_bucket(head, full, parts, wide), full - full % grid + 2 * grid - now)
 elseif algorithm == FIXED_WINDOW then
   local start, count = read_fixed_window(value, from, micros, now)
   if charged >= 0 and charged < start then return 0 end
