@@ -25,12 +25,10 @@ impl Part {
         }
     }
 
-    /// The part as a key takes it: a mapped address is the address, and a text that is kept as its digest
-    /// is so whether or not it is a secret.
+    /// The part as a key takes it: a mapped address is the address.
     fn canonical(&self) -> Self {
         match self {
             Self::Address(address) => Self::Address(address.to_canonical()),
-            Self::Secret(bytes) if bytes.len() > 54 => Self::Bytes(bytes.clone()),
             part => part.clone(),
         }
     }
