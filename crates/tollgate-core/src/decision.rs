@@ -16,9 +16,24 @@ pub struct Outcome {
     remaining: u32,
     reset_micros: u64,
     refill_micros: u64,
-    /// The delay when admitted; when denied, the wait, or `u64::MAX` for never.
-    wait_micros: u64,
-    admitted: bool,
+    /// The delay when admitted; when denied, [`DENIED`] and the wait, or [`NEVER`]. In one word, so that an
+    /// outcome is four of them and quickly handed around.
+    verdict: u64,
+}
+
+/// Set in the verdict of what is denied.
+const DENIED: u64 = 1 << 63;
+/// Denied for ever.
+const NEVER: u64 = u64::MAX;
+
+/// The verdict of what is admitted after a delay.
+const fn admitted_after(micros: u64) -> u64 {
+    if micros < DENIED { micros } else { DENIED - 1 }
+}
+
+/// The verdict of what is denied for a while; for ever, if that is longer than can be told.
+const fn denied_for(micros: u64) -> u64 {
+    DENIED | if micros < NEVER - DENIED { micros } else { NEVER - DENIED }
 }
 
 /// When a denied charge could be admitted.
@@ -75,12 +90,12 @@ impl Outcome {
             remaining,
             reset_micros: crate::time::micros_ceil(reset_after),
             refill_micros: crate::time::micros_ceil(refill_after),
-            wait_micros: crate::time::micros_ceil(delay),
-            admitted: true,
+            verdict: admitted_after(crate::time::micros_ceil(delay)),
         }
     }
 
-    /// A denied charge. The figures are as for [`Outcome::admitted`].
+    /// A denied charge. The figures are as for [`Outcome::admitted`]. A wait of 2⁶³ microseconds or more
+    /// is for ever.
     #[must_use]
     pub const fn denied(
         limit: u32,
@@ -94,32 +109,37 @@ impl Outcome {
             remaining,
             reset_micros: crate::time::micros_ceil(reset_after),
             refill_micros: crate::time::micros_ceil(refill_after),
-            wait_micros: match retry {
-                Retry::After(wait) => crate::time::micros_ceil(wait),
-                Retry::Never => u64::MAX,
+            verdict: match retry {
+                Retry::After(wait) => denied_for(crate::time::micros_ceil(wait)),
+                Retry::Never => NEVER,
             },
-            admitted: false,
         }
     }
 
+    #[inline]
     pub(crate) const fn admit(budget: Budget, delay_micros: u64) -> Self {
-        let Budget { limit, remaining, reset_micros, refill_micros } = budget;
-        Self { limit, remaining, reset_micros, refill_micros, wait_micros: delay_micros, admitted: true }
+        Self::new(budget, admitted_after(delay_micros))
     }
 
     pub(crate) const fn deny(budget: Budget, retry_micros: u64) -> Self {
-        let Budget { limit, remaining, reset_micros, refill_micros } = budget;
-        Self { limit, remaining, reset_micros, refill_micros, wait_micros: retry_micros, admitted: false }
+        Self::new(budget, denied_for(retry_micros))
     }
 
     pub(crate) const fn never(budget: Budget) -> Self {
-        Self::deny(budget, u64::MAX)
+        Self::new(budget, NEVER)
+    }
+
+    #[inline]
+    const fn new(budget: Budget, verdict: u64) -> Self {
+        let Budget { limit, remaining, reset_micros, refill_micros } = budget;
+        Self { limit, remaining, reset_micros, refill_micros, verdict }
     }
 
     /// Whether the rule admits the charge.
+    #[inline]
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
-        self.admitted
+        self.verdict < DENIED
     }
 
     /// The most the quota can hold: a bucket's burst or capacity, a window's limit.
@@ -157,16 +177,23 @@ impl Outcome {
     /// bucket, and zero if denied.
     #[must_use]
     pub const fn delay(&self) -> Duration {
-        Duration::from_micros(if self.admitted { self.wait_micros } else { 0 })
+        Duration::from_micros(if self.is_admitted() { self.verdict } else { 0 })
+    }
+
+    /// Whether an admitted request is to be held back.
+    #[inline]
+    #[must_use]
+    pub const fn is_delayed(&self) -> bool {
+        self.is_admitted() && self.verdict > 0
     }
 
     /// When a denied charge could be admitted; `None` if it was admitted.
     #[must_use]
     pub const fn retry(&self) -> Option<Retry> {
-        match (self.admitted, self.wait_micros) {
-            (true, _) => None,
-            (false, u64::MAX) => Some(Retry::Never),
-            (false, wait) => Some(Retry::After(Duration::from_micros(wait))),
+        match self.verdict {
+            0..DENIED => None,
+            NEVER => Some(Retry::Never),
+            verdict => Some(Retry::After(Duration::from_micros(verdict - DENIED))),
         }
     }
 }
@@ -197,10 +224,19 @@ impl Decision {
         Self { at, admitted: true, outcomes: SmallVec::new() }
     }
 
+    /// A decision of one rule.
+    #[inline]
+    #[must_use]
+    pub fn one(at: Timestamp, rule: RuleName, outcome: Outcome) -> Self {
+        let mut decision = Self::new(at);
+        decision.push(rule, outcome);
+        decision
+    }
+
     /// Adds what one rule says. A denied outcome makes the whole decision a denial.
     #[inline]
     pub fn push(&mut self, rule: RuleName, outcome: Outcome) {
-        self.admitted &= outcome.admitted;
+        self.admitted &= outcome.is_admitted();
         self.outcomes.push((rule, outcome));
     }
 
@@ -229,7 +265,7 @@ impl Decision {
 
     /// The names of the rules that deny.
     pub fn denied_by(&self) -> impl Iterator<Item = RuleName> + Clone {
-        self.outcomes.iter().filter(|(_, outcome)| !outcome.admitted).map(|(rule, _)| *rule)
+        self.outcomes.iter().filter(|(_, outcome)| !outcome.is_admitted()).map(|(rule, _)| *rule)
     }
 
     /// How long an admitted request is to be held back: the longest delay of its rules.
@@ -245,14 +281,17 @@ impl Decision {
     #[inline]
     #[must_use]
     pub fn is_delayed(&self) -> bool {
-        self.admitted && self.outcomes.iter().any(|(_, outcome)| outcome.wait_micros > 0)
+        self.admitted && self.outcomes.iter().any(|(_, outcome)| outcome.is_delayed())
     }
 
     /// When a denied request could be admitted: when the last of the denying rules would. `None` if
     /// it was admitted.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
-        self.outcomes.iter().filter_map(|(_, outcome)| outcome.retry()).reduce(Retry::later)
+        match &*self.outcomes {
+            [(_, only)] => only.retry(),
+            several => several.iter().filter_map(|(_, outcome)| outcome.retry()).reduce(Retry::later),
+        }
     }
 
     /// The rule that matters most to the caller: of those that deny, the one to wait for longest; if
@@ -268,8 +307,9 @@ impl Decision {
 
     fn tightest_of_several(&self) -> Option<(RuleName, &Outcome)> {
         self.outcomes().min_by_key(|(_, outcome)| {
-            let wait = if outcome.admitted { 0 } else { outcome.wait_micros };
-            (outcome.admitted, !wait, outcome.remaining, !outcome.reset_micros)
+            // Denied comes before admitted, and long before short; those that admit are alike, whatever their delay.
+            let denied = if outcome.is_admitted() { 0 } else { outcome.verdict };
+            (!denied, outcome.remaining, !outcome.reset_micros)
         })
     }
 }

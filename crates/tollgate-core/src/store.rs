@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use crate::{Charge, Decision, KeyRef, Refund, RuleName, StoreError};
+use crate::{Charge, Decision, KeyRef, Outcome, Refund, RuleName, StoreError, Timestamp};
 
 /// Where the counters live.
 ///
@@ -37,6 +37,17 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The outcomes are in the order of the charges. A rule and key that are charged twice in one
     /// call are charged the sum.
     fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging>;
+
+    /// Makes one charge if this can be done here and now, and says when it was decided and what; `None`, and
+    /// nothing is charged, if not, and then [`charge`](Self::charge) is asked.
+    ///
+    /// This is a short cut for what is asked most often, one rule: whoever implements it saves the way
+    /// through a [`Decision`], and whoever does not loses nothing.
+    #[inline]
+    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
+        let _ = charge;
+        None
+    }
 
     /// Answers what [`charge`](Self::charge) would, and changes nothing. Each outcome tells what
     /// there is now, before the charge.

@@ -3,7 +3,7 @@
 mod by_ref;
 mod show;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
@@ -265,6 +265,13 @@ impl From<IpAddr> for Key {
             IpAddr::V4(v4) => Self::of(Kind::V4, &v4.octets()),
             IpAddr::V6(v6) => Self::of(Kind::V6, &v6.octets()),
         }
+    }
+}
+
+impl From<Ipv4Addr> for Key {
+    #[inline]
+    fn from(address: Ipv4Addr) -> Self {
+        Self::of(Kind::V4, &address.octets())
     }
 }
 

@@ -215,6 +215,11 @@ impl<C: Clock> Store for MemoryStore<C> {
         Answer::Now(Ok(self.decide(charges)))
     }
 
+    #[inline(always)]
+    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
+        Some(self.decide_one(charge))
+    }
+
     fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         ready(Ok(self.look(charges)))
     }
