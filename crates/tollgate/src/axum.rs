@@ -11,11 +11,17 @@ use crate::RequestHead;
 use crate::rule::Pattern;
 
 /// The peer's address, as a server started with connect info has it.
-pub(crate) fn peer(extensions: &Extensions) -> Option<SocketAddr> {
+#[inline]
+pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     if let Some(ConnectInfo(address)) = extensions.get::<ConnectInfo<SocketAddr>>() {
-        return Some(*address);
+        return Some(address);
     }
-    extensions.get::<MockConnectInfo<SocketAddr>>().map(|mock| mock.0)
+    mock_peer(extensions)
+}
+
+#[cold]
+fn mock_peer(extensions: &Extensions) -> Option<&SocketAddr> {
+    extensions.get::<MockConnectInfo<SocketAddr>>().map(|mock| &mock.0)
 }
 
 /// The pattern of the route that matched.

@@ -10,8 +10,8 @@ use pin_project_lite::pin_project;
 use tollgate_core::Store;
 use tower_service::Service;
 
-use crate::gate::Told;
 use crate::response::Rejection;
+use crate::told::Told;
 use crate::waiting::{Passed, Waiting};
 
 pin_project! {
@@ -34,7 +34,7 @@ pin_project! {
         S: Store,
     {
         // The request has gone on.
-        Forwarding { #[pin] response: I::Future, told: Option<Told> },
+        Forwarding { #[pin] response: I::Future, told: Told },
         // The request has been answered.
         Answered { response: Option<Response<B>> },
         // In a box, as it is several times as large as the others, and this future is moved about for every
@@ -49,7 +49,8 @@ where
     I: Service<Request<A>>,
     S: Store,
 {
-    pub(crate) const fn forward(response: I::Future, told: Option<Told>) -> Self {
+    #[inline(always)]
+    pub(crate) const fn forward(response: I::Future, told: Told) -> Self {
         Self { state: State::Forwarding { response, told } }
     }
 
@@ -72,14 +73,38 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
+        // A response is large. Where it is first, there it stays.
+        let mut polled;
+        match state.as_mut().project() {
+            StateProjected::Forwarding { response, told } => {
+                polled = response.poll(cx);
+                if let Poll::Ready(Ok(response)) = &mut polled {
+                    told.write(response);
+                }
+            }
+            _ => polled = state.poll_others(cx),
+        }
+        polled
+    }
+}
+
+impl<I, S, R, A, B> State<I, S, R, A, B>
+where
+    I: Service<Request<A>, Response = Response<B>> + Clone,
+    S: Store,
+    R: Rejection<B> + Clone,
+{
+    /// Polls what has not gone on at once.
+    #[inline(never)]
+    fn poll_others(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Response<B>, I::Error>> {
         loop {
-            let next = match state.as_mut().project() {
+            let next = match self.as_mut().project() {
                 StateProjected::Forwarding { response, told } => {
-                    let mut response = ready!(response.poll(cx))?;
-                    if let Some(told) = told.take() {
-                        told.write(&mut response);
+                    let mut polled = response.poll(cx);
+                    if let Poll::Ready(Ok(response)) = &mut polled {
+                        told.write(response);
                     }
-                    return Poll::Ready(Ok(response));
+                    return polled;
                 }
                 StateProjected::Answered { response } => {
                     // Polled again after it was ready, it is pending for ever.
@@ -87,12 +112,12 @@ where
                 }
                 StateProjected::Waiting { waiting } => match ready!(waiting.as_mut().poll_passed(cx)) {
                     Passed::Forward { mut service, request, told } => {
-                        State::Forwarding { response: service.get_mut().call(request), told }
+                        Self::Forwarding { response: service.get_mut().call(request), told }
                     }
-                    Passed::Answer(response) => State::Answered { response: Some(response) },
+                    Passed::Answer(response) => Self::Answered { response: Some(response) },
                 },
             };
-            state.set(next);
+            self.set(next);
         }
     }
 }

@@ -2,16 +2,17 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Method, Request, Response};
 use tollgate_core::{
     Algorithm, Decision, Outcome, Receipt, Refund, Retry, RuleName, Store, StoreError, Timestamp,
 };
 
 use crate::RequestHead;
-use crate::headers::{HeaderFields, Written};
+use crate::headers::{HeaderFields, Lines, Trio};
 use crate::limiter::{Limiter, Plan};
-use crate::response::{Refusal, Rejection};
-use crate::rule::QuotaChoice;
+use crate::response::{Fields, Refusal, Rejection};
+use crate::rule::{Compiled, QuotaChoice};
+use crate::told::{More, One, Shown, Told};
 
 /// A limiter, and how it speaks to clients.
 #[derive(Clone, Debug)]
@@ -26,37 +27,20 @@ pub(crate) struct Gate<S, R> {
 /// What becomes of a request.
 pub(crate) enum Verdict<B> {
     /// It goes on.
-    Forward(Option<Told>),
+    Forward(Told),
     /// It goes on after the decision's delay.
     Hold(Box<Decision>, Told),
     /// It is answered.
     Reject(Response<B>),
 }
 
-/// What the response to a request that goes on will tell.
-#[derive(Debug)]
-pub(crate) struct Told {
-    fields: Written,
-    /// For the extensions. In a box, as the future that this is part of is moved about for every request.
-    decision: Option<Box<Decision>>,
-}
-
-impl Told {
-    pub(crate) fn write<B>(self, response: &mut Response<B>) {
-        // Where an inner layer has denied, its decision is why the response is what it is.
-        let denied_within = response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted());
-        self.fields.write(response.headers_mut(), denied_within);
-        if let Some(decision) = self.decision.filter(|_| !denied_within) {
-            response.extensions_mut().insert(*decision);
-        }
-    }
-}
-
 impl<S: Store, R> Gate<S, R> {
     /// Whether the request is none of the limiter's business.
     #[inline]
-    pub(crate) fn is_exempt(&self, head: &RequestHead<'_>) -> bool {
-        !self.charge_preflights && head.is_preflight()
+    pub(crate) fn is_exempt<A>(&self, request: &Request<A>) -> bool {
+        *request.method() == Method::OPTIONS
+            && !self.charge_preflights
+            && RequestHead::from(request).is_preflight()
     }
 
     /// What becomes of a request, having asked the store.
@@ -72,7 +56,9 @@ impl<S: Store, R> Gate<S, R> {
     {
         let decision = match answer {
             Ok(decision) if decision.is_admitted() => decision,
-            Ok(decision) => return Verdict::Reject(self.deny(request, decision, self.policies(plan))),
+            Ok(decision) => {
+                return Verdict::Reject(self.deny(request, decision.clone(), self.policies(plan)));
+            }
             Err(error) => return self.fail(request, plan, error),
         };
         if self.expose_decision {
@@ -82,7 +68,7 @@ impl<S: Store, R> Gate<S, R> {
         if decision.is_delayed() {
             Verdict::Hold(Box::new(decision.clone()), told)
         } else {
-            Verdict::Forward(Some(told))
+            Verdict::Forward(told)
         }
     }
 
@@ -93,10 +79,15 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         if self.limiter.denies_on_failure(plan) {
-            return Verdict::Reject(self.reject(request, &Refusal::Unavailable(error)));
+            return Verdict::Reject(self.reject(
+                request,
+                &Refusal::Unavailable(error),
+                None,
+                Lines::default(),
+            ));
         }
         request.extensions_mut().insert(error.clone());
-        Verdict::Forward(None)
+        Verdict::Forward(Told::NOTHING)
     }
 
     /// What a request is answered that has not got the key of a rule that wants it.
@@ -107,39 +98,45 @@ impl<S: Store, R> Gate<S, R> {
         let rules = self.limiter.rules();
         let rule_of = rules.find(rule.as_str()).map(|number| rules.rule(number));
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut decision = Decision::new(Timestamp::UNIX_EPOCH.saturating_add(since_epoch));
+        let at = Timestamp::UNIX_EPOCH.saturating_add(since_epoch);
         let own = QuotaChoice::Own(0);
         let limit = rule_of.map_or(0, |rule| rule.quota(&own).max());
-        decision.push(rule, Outcome::denied(limit, 0, Duration::ZERO, Duration::ZERO, Retry::Never));
+        let outcome = Outcome::denied(limit, 0, Duration::ZERO, Duration::ZERO, Retry::Never);
         // It speaks of this rule alone: the others have not been asked.
         let policy = rule_of.map(|rule| rule.policy(&own));
-        self.deny(request, &decision, policy.into_iter())
+        self.deny(request, Decision::one(at, rule, outcome), policy.into_iter())
     }
 
     fn deny<A, B>(
         &self,
         request: &Request<A>,
-        decision: &Decision,
+        decision: Decision,
         policies: impl Iterator<Item = HeaderValue>,
     ) -> Response<B>
     where
         R: Rejection<B>,
     {
-        let mut response = self.reject(request, &Refusal::Limited(decision));
-        self.fields.of(decision, policies).write(response.headers_mut(), false);
+        let trio = if self.fields.legacy { Trio::of(&decision) } else { None };
+        let lines = self.fields.lines(&decision, policies);
+        let mut response = self.reject(request, &Refusal::Limited(&decision), trio, lines);
         if self.expose_decision {
-            response.extensions_mut().insert(decision.clone());
+            response.extensions_mut().insert(decision);
         }
         response
     }
 
-    fn reject<A, B>(&self, request: &Request<A>, refusal: &Refusal<'_>) -> Response<B>
+    #[inline]
+    fn reject<A, B>(
+        &self,
+        request: &Request<A>,
+        refusal: &Refusal<'_>,
+        trio: Option<Trio>,
+        lines: Lines,
+    ) -> Response<B>
     where
         R: Rejection<B>,
     {
-        let mut response = self.rejection.reject(&RequestHead::from(request), refusal);
-        refusal.write(response.headers_mut());
-        response
+        self.rejection.respond(&RequestHead::from(request), refusal, Fields::new(refusal, trio, lines))
     }
 
     /// The policies of a plan's rules.
@@ -148,12 +145,53 @@ impl<S: Store, R> Gate<S, R> {
         plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota))
     }
 
-    #[inline(always)]
     fn tell(&self, plan: &Plan, decision: &Decision) -> Told {
-        Told {
-            fields: self.fields.of(decision, self.policies(plan)),
-            decision: self.expose_decision.then(|| Box::new(decision.clone())),
+        let shown = self.shown();
+        if shown.exposed || self.fields.ietf.is_some() {
+            let lines = self.fields.lines(decision, self.policies(plan));
+            return Told::more(More { decision: decision.clone(), shown, lines });
         }
+        match decision.tightest() {
+            Some((rule, outcome)) => Told::one(One { rule, at: decision.at(), outcome: *outcome, shown }),
+            None => Told::NOTHING,
+        }
+    }
+
+    /// The same for a request that one rule admits, under the rule's own quota.
+    pub(crate) fn tell_one<A>(
+        &self,
+        request: &mut Request<A>,
+        rule: &Compiled,
+        at: Timestamp,
+        outcome: Outcome,
+    ) -> Told {
+        let (decision, shown) = (Decision::one(at, rule.name, outcome), self.shown());
+        if shown.exposed {
+            request.extensions_mut().insert(decision.clone());
+        }
+        let lines = self.fields.lines(&decision, std::iter::once(rule.policy(&QuotaChoice::Own(0))));
+        Told::more(More { decision, shown, lines })
+    }
+
+    #[inline]
+    pub(crate) fn shown(&self) -> Shown {
+        Shown { legacy: self.fields.legacy, exposed: self.expose_decision }
+    }
+
+    /// What a request is answered that its one rule denies, under the rule's own quota.
+    #[inline(never)]
+    pub(crate) fn deny_one<A, B>(
+        &self,
+        request: &Request<A>,
+        rule: &Compiled,
+        at: Timestamp,
+        outcome: Outcome,
+    ) -> Response<B>
+    where
+        R: Rejection<B>,
+    {
+        let policy = std::iter::once_with(|| rule.policy(&QuotaChoice::Own(0)));
+        self.deny(request, Decision::one(at, rule.name, outcome), policy)
     }
 }
 

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "axum")]
 mod axum;
+mod call;
 mod error;
 mod failure;
 mod future;
@@ -15,6 +16,7 @@ mod limiter;
 mod response;
 mod rule;
 mod service;
+mod told;
 mod waiting;
 
 /// The crate that the others stand on: for stores of one's own.

@@ -10,10 +10,11 @@ use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
 use tollgate_core::{Answer, Decision, Store};
 
-use crate::gate::{Place, Told, Verdict};
+use crate::gate::{Place, Verdict};
 use crate::limiter::{Plan, Planning};
 use crate::response::Rejection;
 use crate::service::RateLimit;
+use crate::told::Told;
 
 pin_project! {
     /// A request that waits, with the service that is ready for it.
@@ -40,13 +41,13 @@ pin_project! {
         // The store.
         Deciding { #[pin] charging: S::Charging, plan: Plan },
         // The request's turn.
-        Holding { #[pin] sleep: Sleep, place: Place<S>, told: Option<Told> },
+        Holding { #[pin] sleep: Sleep, place: Place<S>, told: Told },
     }
 }
 
 /// What becomes of a request that has waited.
 pub(crate) enum Passed<I, S, R, A, B> {
-    Forward { service: RateLimit<I, S, R>, request: Request<A>, told: Option<Told> },
+    Forward { service: RateLimit<I, S, R>, request: Request<A>, told: Told },
     Answer(Response<B>),
 }
 
@@ -83,7 +84,7 @@ impl<S: Store> Step<S> {
     fn hold<I, R>(service: &RateLimit<I, S, R>, decision: Box<Decision>, plan: Plan, told: Told) -> Self {
         let sleep = sleep(decision.delay());
         let place = Place::new(service.limiter().clone(), plan, decision);
-        Self::Holding { sleep, place, told: Some(told) }
+        Self::Holding { sleep, place, told }
     }
 }
 
@@ -91,7 +92,7 @@ impl<S: Store> Step<S> {
 #[expect(clippy::large_enum_variant, reason = "it is passed on at once")]
 enum Next<S: Store, B> {
     Step(Step<S>),
-    Forward(Option<Told>),
+    Forward(Told),
     Answer(Response<B>),
 }
 
@@ -117,7 +118,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
                 StepProjected::Holding { sleep, place, told } => {
                     ready!(sleep.poll(cx));
                     place.take();
-                    Next::Forward(told.take())
+                    Next::Forward(std::mem::replace(told, Told::NOTHING))
                 }
             };
             match next {
@@ -142,7 +143,7 @@ where
     R: Rejection<B>,
 {
     if plan.is_empty() {
-        return Next::Forward(None);
+        return Next::Forward(Told::NOTHING);
     }
     if let Some(rule) = plan.refused_by() {
         return Next::Answer(service.gate().refuse(request, rule));

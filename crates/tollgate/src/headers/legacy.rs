@@ -1,48 +1,62 @@
 //! `X-RateLimit-Limit`, `-Remaining` and `-Reset`, as most services send them and most clients read them:
 //! the reset in Unix seconds.
 
-use http::{HeaderMap, HeaderName};
-use tollgate_core::Decision;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tollgate_core::{Decision, Outcome, Timestamp};
 
-use super::number::{number, unix_seconds};
+use super::number::{limit, number, time};
 
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+pub(crate) const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+pub(crate) const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+pub(crate) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
 /// What the three say: the figures of the tightest rule.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trio {
-    limit: u32,
-    remaining: u32,
-    reset: u64,
+pub(crate) struct Trio {
+    pub(crate) limit: u32,
+    pub(crate) remaining: u32,
+    /// In Unix seconds.
+    pub(crate) reset: u64,
     is_denial: bool,
 }
 
 impl Trio {
-    pub(super) fn new(decision: &Decision) -> Option<Self> {
-        let (_, outcome) = decision.tightest()?;
-        Some(Self {
+    #[inline]
+    pub(crate) fn new(at: Timestamp, outcome: &Outcome) -> Self {
+        Self {
             limit: outcome.limit(),
             remaining: outcome.remaining(),
-            reset: outcome.reset_at(decision.at()).as_secs_ceil(),
-            is_denial: !decision.is_admitted(),
-        })
+            reset: outcome.reset_at(at).as_secs_ceil(),
+            is_denial: !outcome.is_admitted(),
+        }
+    }
+
+    /// Those of a decision's tightest rule. If any denies, that one does.
+    #[inline]
+    pub(crate) fn of(decision: &Decision) -> Option<Self> {
+        decision.tightest().map(|(_, outcome)| Self::new(decision.at(), outcome))
     }
 
     /// Writes the three, unless an inner layer has written those of a tighter rule, such as one that denied.
-    pub(super) fn write(self, headers: &mut HeaderMap, denied_within: bool) {
+    #[inline]
+    pub(crate) fn write(self, headers: &mut HeaderMap, denied_within: bool) {
         if denied_within && headers.contains_key(REMAINING) {
             return;
         }
         if let Some(inner) = headers.insert(REMAINING, number(self.remaining.into())) {
-            let remaining = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
-            if !self.is_denial && remaining.is_some_and(|remaining| remaining <= self.remaining) {
+            if self.yields_to(&inner) {
                 headers.insert(REMAINING, inner);
                 return;
             }
         }
-        headers.insert(LIMIT, number(self.limit.into()));
-        headers.insert(RESET, unix_seconds(self.reset));
+        headers.insert(LIMIT, limit(self.limit));
+        headers.insert(RESET, time(self.reset));
+    }
+
+    /// Whether what an inner layer says remains is to stand.
+    #[cold]
+    fn yields_to(&self, inner: &HeaderValue) -> bool {
+        let remaining = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
+        !self.is_denial && remaining.is_some_and(|remaining| remaining <= self.remaining)
     }
 }

@@ -1,16 +1,17 @@
 //! What a response says about budgets.
 
 pub(crate) mod ietf;
-mod legacy;
+pub(crate) mod legacy;
 mod number;
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
+use smallvec::SmallVec;
 use tollgate_core::Decision;
 
-use self::legacy::Trio;
-pub(crate) use self::number::{number, push_number};
+pub(crate) use self::legacy::Trio;
+pub(crate) use self::number::{limit, number, push_number, time, wait};
 
 /// Which fields are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,38 +39,29 @@ impl Default for HeaderFields {
     }
 }
 
-/// The fields of one response, made when it is decided and written when the response is there.
-#[derive(Debug)]
-pub(crate) struct Written {
-    legacy: Option<Trio>,
-    /// Lines of `RateLimit-Policy`, and of `RateLimit`.
-    ietf: Vec<(HeaderValue, HeaderValue)>,
-}
+/// The lines that a response has of the IETF's fields: of `RateLimit-Policy`, and of `RateLimit`, for each rule.
+#[derive(Debug, Default)]
+pub(crate) struct Lines(SmallVec<[(HeaderValue, HeaderValue); 1]>);
 
 impl HeaderFields {
-    /// The fields for a decision. `policies` are those of its rules, in their order.
-    #[inline(always)]
-    pub(crate) fn of(&self, decision: &Decision, policies: impl Iterator<Item = HeaderValue>) -> Written {
-        Written {
-            legacy: if self.legacy { Trio::new(decision) } else { None },
-            ietf: match self.ietf {
-                None => Vec::new(),
-                Some(IetfDraft::Draft11) => {
-                    let limits = decision.outcomes().map(|(rule, outcome)| ietf::limit(rule, outcome));
-                    policies.zip(limits).collect()
-                }
-            },
+    /// The lines for a decision. `policies` are those of its rules, in their order.
+    #[inline]
+    pub(crate) fn lines(&self, decision: &Decision, policies: impl Iterator<Item = HeaderValue>) -> Lines {
+        match self.ietf {
+            None => Lines::default(),
+            Some(IetfDraft::Draft11) => {
+                let limits = decision.outcomes().map(|(rule, outcome)| ietf::limit(rule, outcome));
+                Lines(policies.zip(limits).collect())
+            }
         }
     }
 }
 
-impl Written {
-    /// Writes them beside what an inner layer, which may have denied, has written.
-    pub(crate) fn write(self, headers: &mut HeaderMap, denied_within: bool) {
-        if let Some(trio) = self.legacy {
-            trio.write(headers, denied_within);
-        }
-        for (policy, limit) in self.ietf {
+impl Lines {
+    /// Writes them beside what an inner layer has written.
+    #[inline]
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
+        for (policy, limit) in self.0 {
             ietf::append(policy, limit, headers);
         }
     }

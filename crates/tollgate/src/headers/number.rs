@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::LazyLock;
+use std::thread::LocalKey;
 
 use http::HeaderValue;
 
@@ -42,24 +43,6 @@ fn digits(n: u64) -> Option<&'static str> {
     DIGITS.get(start + zeros..start + WIDTH)
 }
 
-/// How many numbers are there as values.
-const VALUES: u64 = 1_024;
-
-/// The smallest numbers, as values.
-static SMALL: LazyLock<Box<[HeaderValue]>> =
-    LazyLock::new(|| (0..VALUES).filter_map(digits).map(HeaderValue::from_static).collect());
-
-/// A number as a header value.
-#[inline]
-pub(crate) fn number(n: u64) -> HeaderValue {
-    if n < VALUES {
-        if let Some(value) = SMALL.get(n as usize) {
-            return value.clone();
-        }
-    }
-    digits(n).map_or_else(|| HeaderValue::from(n), HeaderValue::from_static)
-}
-
 /// Appends a number to a text.
 pub(crate) fn push_number(text: &mut String, n: u64) {
     match digits(n) {
@@ -68,29 +51,87 @@ pub(crate) fn push_number(text: &mut String, n: u64) {
     }
 }
 
-/// How many seconds each thread remembers.
-const REMEMBERED: usize = 64;
+/// How many numbers are there as values.
+const VALUES: usize = 1_024;
+
+/// The smallest numbers, as values.
+static SMALL: LazyLock<Box<[HeaderValue]>> =
+    LazyLock::new(|| (0..VALUES as u64).filter_map(digits).map(HeaderValue::from_static).collect());
+
+/// A number as a header value.
+#[inline(always)]
+pub(crate) fn number(n: u64) -> HeaderValue {
+    small(n).unwrap_or_else(|| large(n))
+}
+
+#[inline(always)]
+fn small(n: u64) -> Option<HeaderValue> {
+    usize::try_from(n).ok().and_then(|n| SMALL.get(n)).cloned()
+}
+
+#[inline(never)]
+fn large(n: u64) -> HeaderValue {
+    digits(n).map_or_else(|| HeaderValue::from(n), HeaderValue::from_static)
+}
+
+/// Numbers and their values, each at its number modulo `N`: for what is announced again and again. Copying a
+/// value costs less than making one.
+struct Recent<const N: usize>(RefCell<[(u64, HeaderValue); N]>);
 
 thread_local! {
-    /// Seconds and their values, each at its number modulo [`REMEMBERED`]. What is announced is mostly some
-    /// second of the next minute, again and again, and copying a value costs less than making one.
-    static SECONDS: RefCell<[Option<(u64, HeaderValue)>; REMEMBERED]> = const { RefCell::new([const { None }; REMEMBERED]) };
+    // Each kind for itself, so that none is in another's way.
+    static LIMITS: Recent<16> = const { Recent::new() };
+    static WAITS: Recent<16> = const { Recent::new() };
+    /// Mostly some second of the next minute.
+    static TIMES: Recent<64> = const { Recent::new() };
+}
+
+impl<const N: usize> Recent<N> {
+    const fn new() -> Self {
+        // Something that is true, until there is something to remember.
+        Self(RefCell::new([const { (u64::MAX, HeaderValue::from_static("18446744073709551615")) }; N]))
+    }
+
+    #[inline(always)]
+    fn get(&self, n: u64) -> Option<HeaderValue> {
+        let recent = self.0.try_borrow().ok()?;
+        let (number, value) = &recent[n as usize % N];
+        (*number == n).then(|| value.clone())
+    }
+
+    #[cold]
+    fn make(&self, n: u64) -> HeaderValue {
+        let value = large(n);
+        if let Ok(mut recent) = self.0.try_borrow_mut() {
+            recent[n as usize % N] = (n, value.clone());
+        }
+        value
+    }
+}
+
+#[inline(always)]
+fn recent<const N: usize>(recent: &'static LocalKey<Recent<N>>, n: u64) -> HeaderValue {
+    // A thread that is about to end remembers nothing.
+    let value = recent.try_with(|recent| recent.get(n).unwrap_or_else(|| recent.make(n)));
+    value.unwrap_or_else(|_| large(n))
+}
+
+/// A rule's limit as a header value.
+#[inline(always)]
+pub(crate) fn limit(n: u32) -> HeaderValue {
+    small(n.into()).unwrap_or_else(|| recent(&LIMITS, n.into()))
+}
+
+/// A wait in seconds as a header value.
+#[inline(always)]
+pub(crate) fn wait(seconds: u64) -> HeaderValue {
+    small(seconds).unwrap_or_else(|| recent(&WAITS, seconds))
 }
 
 /// A point in time, in Unix seconds, as a header value.
-pub(crate) fn unix_seconds(seconds: u64) -> HeaderValue {
-    let value = SECONDS.try_with(|remembered| {
-        let mut remembered = remembered.try_borrow_mut().ok()?;
-        match &mut remembered[seconds as usize % REMEMBERED] {
-            Some((second, value)) if *second == seconds => Some(value.clone()),
-            entry => {
-                let value = HeaderValue::from(seconds);
-                *entry = Some((seconds, value.clone()));
-                Some(value)
-            }
-        }
-    });
-    value.ok().flatten().unwrap_or_else(|| HeaderValue::from(seconds))
+#[inline(always)]
+pub(crate) fn time(seconds: u64) -> HeaderValue {
+    recent(&TIMES, seconds)
 }
 
 #[cfg(test)]
@@ -101,6 +142,7 @@ mod tests {
     fn numbers_are_written_in_decimal() {
         for n in (0..12_000).chain([u64::from(u32::MAX), u64::MAX / 4, u64::MAX]) {
             assert_eq!(number(n), n.to_string());
+            assert_eq!(wait(n), n.to_string());
             let mut text = String::from("n=");
             push_number(&mut text, n);
             assert_eq!(text, format!("n={n}"));
@@ -108,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn seconds_that_share_a_place_are_not_confused() {
+    fn numbers_that_share_a_place_are_not_confused() {
         for _ in 0..2 {
             for n in [0, 64, 1_790_000_000, 1_790_000_001, 1_790_000_064, u64::MAX] {
-                assert_eq!(unix_seconds(n), n.to_string());
+                assert_eq!(time(n), n.to_string());
             }
         }
     }

@@ -27,6 +27,7 @@ impl Prefix {
 
     /// The key of an address. What is IPv4 in IPv6's clothing is IPv4, before anything is cut off:
     /// otherwise all of IPv4 would be one key.
+    #[inline(never)]
     pub(super) fn key(self, address: IpAddr) -> Key {
         Key::from(match address.to_canonical() {
             IpAddr::V4(v4) => IpAddr::V4(v4),
@@ -54,12 +55,13 @@ impl Prefix {
 pub struct PeerAddr(pub SocketAddr);
 
 /// The address of the peer: [`PeerAddr`], which somebody put there on purpose, else what axum knows.
-pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+#[inline]
+pub(super) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     if let Some(PeerAddr(address)) = extensions.get() {
-        return Some(address.ip());
+        return Some(address);
     }
     #[cfg(feature = "axum")]
-    return crate::axum::peer(extensions).map(|address| address.ip());
+    return crate::axum::peer(extensions);
     #[cfg(not(feature = "axum"))]
     None
 }
@@ -87,10 +89,21 @@ impl PeerIp {
     pub fn ipv6_prefix(self, bits: u8) -> Self {
         Self { prefix: Prefix::new(bits) }
     }
+
+    /// The key of a request with these extensions.
+    #[inline(always)]
+    pub(super) fn of(self, extensions: &Extensions) -> Extracted {
+        match peer(extensions) {
+            Some(SocketAddr::V4(address)) => Extracted::Key(Key::from(*address.ip())),
+            Some(SocketAddr::V6(address)) => Extracted::Key(self.prefix.key(IpAddr::V6(*address.ip()))),
+            None => Extracted::Missing,
+        }
+    }
 }
 
 impl KeyExtractor for PeerIp {
+    #[inline]
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        peer(head.extensions()).map(|address| self.prefix.key(address)).into()
+        self.of(head.extensions())
     }
 }

@@ -1,6 +1,6 @@
 //! The address of the client behind proxies.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderName;
 use ipnet::{IpNet, Ipv4Net};
@@ -167,7 +167,7 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        let client = self.proxies.client(head, peer(head.extensions()));
+        let client = self.proxies.client(head, peer(head.extensions()).map(SocketAddr::ip));
         client.map(|address| self.prefix.key(address)).into()
     }
 }

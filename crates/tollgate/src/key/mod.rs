@@ -20,6 +20,7 @@ mod client_ip;
 mod combine;
 mod forwarded;
 mod request;
+mod source;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,6 +34,7 @@ pub use self::request::{
     Bearer, Cookie, Header, Path, PathParam, RequestMethod, Route, Secret, bearer, cookie, header, method,
     path, path_param, route,
 };
+pub(crate) use self::source::KeySource;
 use crate::RequestHead;
 
 /// Takes a key from a request.

@@ -9,7 +9,7 @@ use tollgate_core::{Key, RuleName, Store};
 use super::Limiter;
 use crate::RequestHead;
 use crate::key::Extracted;
-use crate::rule::{Compiled, MissingKey, QuotaChoice, TierChoice, TierFuture, TierLookup};
+use crate::rule::{Compiled, Matching, MissingKey, QuotaChoice, TierChoice, TierFuture, TierLookup};
 
 /// What is to be charged for a request.
 #[derive(Debug, Default)]
@@ -45,6 +45,18 @@ enum PendingTier {
 }
 
 impl Plan {
+    /// One charge, under the rule's own quota.
+    pub(crate) fn one(rule: usize, key: Key, cost: u32) -> Self {
+        let mut plan = Self::default();
+        plan.push(rule, key, cost);
+        plan
+    }
+
+    #[inline]
+    fn push(&mut self, rule: usize, key: Key, cost: u32) {
+        self.entries.push(Planned { rule, quota: QuotaChoice::Own(0), cost, key });
+    }
+
     #[inline]
     pub(crate) fn entries(&self) -> &[Planned] {
         &self.entries
@@ -77,45 +89,65 @@ impl Plan {
 }
 
 impl<S: Store> Limiter<S> {
-    /// What is to be charged for a request. If something has to be looked up for that, returns what is left
-    /// to do.
-    #[inline(always)]
-    pub(crate) fn plan(&self, head: &RequestHead<'_>, plan: &mut Plan) -> Option<Planning> {
+    /// What is to be charged for a request under these rules; if something has to be looked up for that, what
+    /// is left to do.
+    #[inline(never)]
+    pub(crate) fn plan(&self, head: &RequestHead<'_>, matching: Matching<'_>) -> Result<Plan, Planning> {
         let rules = self.rules();
-        let mut pending = Vec::new();
-        rules.for_each_match(head, |number, head| {
-            let rule = rules.rule(number);
-            let key = rule.key.extract(head);
-            let cost = rule.cost(head);
-            // What is known is planned at once, unless it has to wait for what came before it: the charges
-            // are in the order of the rules.
-            let tier = match (&rule.tier_lookup, key) {
-                (None, Extracted::Key(key)) if pending.is_empty() => {
-                    return plan.entries.push(Planned {
-                        rule: number,
-                        quota: QuotaChoice::Own(0),
-                        cost,
-                        key,
-                    });
-                }
-                (None, key) => (key, PendingTier::Now(TierChoice::Default)),
-                (Some(TierLookup::Now(lookup)), key) => (key, PendingTier::Now(lookup(head))),
-                (Some(TierLookup::Later(lookup)), key) => (key, PendingTier::Later(lookup(head))),
-            };
-            match tier {
-                (Extracted::Key(key), PendingTier::Now(tier)) if pending.is_empty() => {
-                    plan.add(number, rule, Some(key), tier, cost);
-                }
-                (Extracted::Missing, PendingTier::Now(tier)) if pending.is_empty() => {
-                    plan.add(number, rule, None, tier, cost);
-                }
-                (key, tier) => pending.push(Pending { rule: number, cost, key, tier }),
-            }
+        let (mut plan, mut pending) = Default::default();
+        rules.for_each(matching, head, |number, head| {
+            let key = rules.rule(number).key.extract(head.extensions(), || *head);
+            self.plan_rule(number, head, key, &mut plan, &mut pending);
         });
-        if pending.is_empty() {
-            return None;
+        self.planned(plan, pending)
+    }
+
+    /// The same for one rule that has been asked for its key.
+    #[cold]
+    pub(crate) fn plan_one(
+        &self,
+        head: &RequestHead<'_>,
+        rule: usize,
+        key: Extracted,
+    ) -> Result<Plan, Planning> {
+        let (mut plan, mut pending) = Default::default();
+        self.plan_rule(rule, head, key, &mut plan, &mut pending);
+        self.planned(plan, pending)
+    }
+
+    #[inline(always)]
+    fn plan_rule(
+        &self,
+        number: usize,
+        head: &RequestHead<'_>,
+        key: Extracted,
+        plan: &mut Plan,
+        pending: &mut Vec<Pending>,
+    ) {
+        let rule = self.rules().rule(number);
+        let cost = rule.cost(|| *head);
+        // What is known is planned at once, unless it has to wait for what came before it: the charges
+        // are in the order of the rules.
+        let (key, tier) = match (&rule.tier_lookup, key) {
+            (None, Extracted::Key(key)) if pending.is_empty() => return plan.push(number, key, cost),
+            (None, key) => (key, PendingTier::Now(TierChoice::Default)),
+            (Some(TierLookup::Now(lookup)), key) => (key, PendingTier::Now(lookup(head))),
+            (Some(TierLookup::Later(lookup)), key) => (key, PendingTier::Later(lookup(head))),
+        };
+        match (key, tier) {
+            (Extracted::Key(key), PendingTier::Now(tier)) if pending.is_empty() => {
+                plan.add(number, rule, Some(key), tier, cost);
+            }
+            (Extracted::Missing, PendingTier::Now(tier)) if pending.is_empty() => {
+                plan.add(number, rule, None, tier, cost);
+            }
+            (key, tier) => pending.push(Pending { rule: number, cost, key, tier }),
         }
-        Some(Box::pin(self.clone().look_up(std::mem::take(plan), pending)))
+    }
+
+    #[inline(always)]
+    fn planned(&self, plan: Plan, pending: Vec<Pending>) -> Result<Plan, Planning> {
+        if pending.is_empty() { Ok(plan) } else { Err(Box::pin(self.clone().look_up(plan, pending))) }
     }
 
     async fn look_up(self, mut plan: Plan, pending: Vec<Pending>) -> Plan {

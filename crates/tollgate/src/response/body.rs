@@ -1,11 +1,15 @@
 //! The two bodies that come with the crate.
 
+use std::cell::RefCell;
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Response};
 use tollgate_core::RuleName;
 
-use super::{Refusal, Rejection};
+use super::template::Template;
+use super::{Fields, Refusal, Rejection};
 use crate::RequestHead;
 use crate::headers::push_number;
 
@@ -15,26 +19,72 @@ pub struct JsonRejection;
 
 impl<B: From<Bytes>> Rejection<B> for JsonRejection {
     fn reject(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
-        let mut body = String::with_capacity(128);
-        match refusal {
-            Refusal::Limited(decision) => {
-                body.push_str(r#"{"error":"rate_limited","message":"Too many requests.""#);
-                if let Some((rule, _)) = decision.tightest() {
-                    body.push_str(r#","rule":"#);
-                    push_name(&mut body, rule);
-                }
-            }
-            Refusal::Unavailable(_) => body.push_str(
-                r#"{"error":"unavailable","message":"Whether this request may be served cannot be told now.""#,
-            ),
-        }
-        if let Some(wait) = refusal.retry_after_seconds() {
-            body.push_str(r#","retry_after_seconds":"#);
-            push_number(&mut body, wait);
-        }
-        body.push('}');
-        response(refusal, "application/json", body)
+        let body = json(refusal, refusal.retry_after_seconds());
+        response(refusal, body, content_type("application/json"))
     }
+
+    fn respond(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>, fields: Fields) -> Response<B> {
+        static FIELDS: LazyLock<Template> = LazyLock::new(|| Template::new("application/json"));
+        let body = json(refusal, fields.retry_after);
+        let headers = fields.write_to(&FIELDS, || content_type("application/json"));
+        response(refusal, body, headers)
+    }
+}
+
+/// How many bodies each thread remembers.
+const REMEMBERED: usize = 32;
+
+thread_local! {
+    /// Bodies by rule and wait. In a flood they are the same again and again.
+    static BODIES: RefCell<[Option<(RuleName, u64, Bytes)>; REMEMBERED]> =
+        const { RefCell::new([const { None }; REMEMBERED]) };
+}
+
+fn json(refusal: &Refusal<'_>, wait: Option<u64>) -> Bytes {
+    let rule = match refusal {
+        Refusal::Limited(decision) => decision.tightest().map(|(rule, _)| rule),
+        Refusal::Unavailable(_) => None,
+    };
+    let (Some(rule), Some(wait)) = (rule, wait) else {
+        return write_json(refusal, rule, wait);
+    };
+    let place = (wait ^ rule.id()) as usize % REMEMBERED;
+    let known = BODIES.try_with(|bodies| match &bodies.try_borrow().ok()?[place] {
+        Some((of, seconds, body)) if *of == rule && *seconds == wait => Some(body.clone()),
+        _ => None,
+    });
+    if let Ok(Some(body)) = known {
+        return body;
+    }
+    let body = write_json(refusal, Some(rule), Some(wait));
+    // Where it cannot be remembered, the thread is about to end.
+    let _ = BODIES.try_with(|bodies| {
+        if let Ok(mut bodies) = bodies.try_borrow_mut() {
+            bodies[place] = Some((rule, wait, body.clone()));
+        }
+    });
+    body
+}
+
+#[inline(never)]
+fn write_json(refusal: &Refusal<'_>, rule: Option<RuleName>, wait: Option<u64>) -> Bytes {
+    let mut body = String::with_capacity(128);
+    body.push_str(match refusal {
+        Refusal::Limited(_) => r#"{"error":"rate_limited","message":"Too many requests.""#,
+        Refusal::Unavailable(_) => {
+            r#"{"error":"unavailable","message":"Whether this request may be served cannot be told now.""#
+        }
+    });
+    if let Some(rule) = rule {
+        body.push_str(r#","rule":"#);
+        push_name(&mut body, rule);
+    }
+    if let Some(wait) = wait {
+        body.push_str(r#","retry_after_seconds":"#);
+        push_number(&mut body, wait);
+    }
+    body.push('}');
+    body.into()
 }
 
 /// A problem document (RFC 9457), of the types that the IETF's draft for rate-limit fields has.
@@ -43,30 +93,40 @@ pub struct ProblemRejection;
 
 impl<B: From<Bytes>> Rejection<B> for ProblemRejection {
     fn reject(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
-        let (kind, title) = match refusal {
-            Refusal::Limited(_) => ("quota-exceeded", "Quota exceeded"),
-            Refusal::Unavailable(_) => ("temporary-reduced-capacity", "Temporarily reduced capacity"),
-        };
-        let mut body = format!(
-            r#"{{"type":"https://iana.org/assignments/http-problem-types#{kind}","title":"{title}","status":{}"#,
-            refusal.status().as_u16()
-        );
-        if let Some(wait) = refusal.retry_after_seconds() {
-            body.push_str(&format!(r#","detail":"Try again in {wait} s.","retry_after_seconds":{wait}"#));
-        }
-        if let Refusal::Limited(decision) = refusal {
-            body.push_str(r#","violated-policies":["#);
-            for (i, rule) in decision.denied_by().enumerate() {
-                if i > 0 {
-                    body.push(',');
-                }
-                push_name(&mut body, rule);
-            }
-            body.push(']');
-        }
-        body.push('}');
-        response(refusal, "application/problem+json", body)
+        response(refusal, problem(refusal), content_type("application/problem+json"))
     }
+
+    fn respond(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>, fields: Fields) -> Response<B> {
+        static FIELDS: LazyLock<Template> = LazyLock::new(|| Template::new("application/problem+json"));
+        let headers = fields.write_to(&FIELDS, || content_type("application/problem+json"));
+        response(refusal, problem(refusal), headers)
+    }
+}
+
+fn problem(refusal: &Refusal<'_>) -> Bytes {
+    let (kind, title) = match refusal {
+        Refusal::Limited(_) => ("quota-exceeded", "Quota exceeded"),
+        Refusal::Unavailable(_) => ("temporary-reduced-capacity", "Temporarily reduced capacity"),
+    };
+    let mut body = format!(
+        r#"{{"type":"https://iana.org/assignments/http-problem-types#{kind}","title":"{title}","status":{}"#,
+        refusal.status().as_u16()
+    );
+    if let Some(wait) = refusal.retry_after_seconds() {
+        body.push_str(&format!(r#","detail":"Try again in {wait} s.","retry_after_seconds":{wait}"#));
+    }
+    if let Refusal::Limited(decision) = refusal {
+        body.push_str(r#","violated-policies":["#);
+        for (i, rule) in decision.denied_by().enumerate() {
+            if i > 0 {
+                body.push(',');
+            }
+            push_name(&mut body, rule);
+        }
+        body.push(']');
+    }
+    body.push('}');
+    body.into()
 }
 
 /// A rule's name has only characters that can stand in a JSON string as they are.
@@ -76,11 +136,17 @@ fn push_name(body: &mut String, rule: RuleName) {
     body.push('"');
 }
 
-fn response<B: From<Bytes>>(refusal: &Refusal<'_>, content_type: &'static str, body: String) -> Response<B> {
-    let mut response = Response::new(B::from(Bytes::from(body)));
-    *response.status_mut() = refusal.status();
+fn content_type(content_type: &'static str) -> HeaderMap {
     // For this one, the six that the layer adds, and one more.
-    *response.headers_mut() = HeaderMap::with_capacity(8);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let mut headers = HeaderMap::with_capacity(8);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers
+}
+
+#[inline]
+fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: Bytes, headers: HeaderMap) -> Response<B> {
+    let mut response = Response::new(B::from(body));
+    *response.status_mut() = refusal.status();
+    *response.headers_mut() = headers;
     response
 }

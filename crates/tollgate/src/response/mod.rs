@@ -1,6 +1,7 @@
 //! What a request that does not go on is answered.
 
 mod body;
+mod template;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,8 +11,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_core::{Decision, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
+use self::template::Template;
 use crate::RequestHead;
-use crate::headers::{number, seconds};
+use crate::headers::{Lines, Trio, seconds, wait};
 
 /// What says for how long a response can be used.
 const FRESHNESS: [HeaderName; 4] = [EXPIRES, ETAG, LAST_MODIFIED, AGE];
@@ -47,12 +49,42 @@ impl Refusal<'_> {
             Self::Unavailable(_) => Some(1),
         }
     }
+}
 
-    /// Sees to the fields that every such response has. `Retry-After` is left as it is if it is there.
-    pub(crate) fn write(&self, headers: &mut HeaderMap) {
-        if let Some(wait) = self.retry_after_seconds() {
+/// The fields that the layer adds to the response for a request that does not go on.
+#[derive(Debug)]
+pub struct Fields {
+    retry_after: Option<u64>,
+    trio: Option<Trio>,
+    lines: Lines,
+}
+
+impl Fields {
+    pub(crate) fn new(refusal: &Refusal<'_>, trio: Option<Trio>, lines: Lines) -> Self {
+        Self { retry_after: refusal.retry_after_seconds(), trio, lines }
+    }
+
+    /// Fills in the template, if these are fields that it has; otherwise writes them to other ones.
+    #[inline]
+    fn write_to(self, template: &Template, others: impl FnOnce() -> HeaderMap) -> HeaderMap {
+        match template.fill(&self) {
+            Some(mut headers) => {
+                self.lines.write(&mut headers);
+                headers
+            }
+            None => {
+                let mut headers = others();
+                self.write(&mut headers);
+                headers
+            }
+        }
+    }
+
+    /// Writes them. `Retry-After` is left as it is if it is there.
+    fn write(self, headers: &mut HeaderMap) {
+        if let Some(seconds) = self.retry_after {
             if !headers.contains_key(RETRY_AFTER) {
-                headers.insert(RETRY_AFTER, number(wait));
+                headers.insert(RETRY_AFTER, wait(seconds));
             }
         }
         // RFC 6585, section 4: a 429 must not be stored by a cache. Mostly there is nothing to remove, and
@@ -63,6 +95,10 @@ impl Refusal<'_> {
             }
         }
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(trio) = self.trio {
+            trio.write(headers, false);
+        }
+        self.lines.write(headers);
     }
 }
 
@@ -85,6 +121,14 @@ impl Refusal<'_> {
 pub trait Rejection<B> {
     /// Makes the response.
     fn reject(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B>;
+
+    /// Makes the response with the layer's fields in it. For those in this crate, which can do both in one go.
+    #[doc(hidden)]
+    fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: Fields) -> Response<B> {
+        let mut response = self.reject(head, refusal);
+        fields.write(response.headers_mut());
+        response
+    }
 }
 
 impl<B, F> Rejection<B> for F
@@ -109,6 +153,10 @@ impl<B> BoxRejection<B> {
 impl<B> Rejection<B> for BoxRejection<B> {
     fn reject(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
         self.0.reject(head, refusal)
+    }
+
+    fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: Fields) -> Response<B> {
+        self.0.respond(head, refusal, fields)
     }
 }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::pattern::{Pattern, Segment, decode};
 
 /// The rules that match a request, by number, with the pattern by which they do.
-type Matches<'a> = SmallVec<[(usize, Option<&'a Pattern>); 4]>;
+pub(crate) type Matches<'a> = SmallVec<[(usize, Option<&'a Pattern>); 4]>;
 
 /// All rules, by path.
 #[derive(Clone, Debug, Default)]
@@ -69,8 +69,10 @@ impl Index {
         if let Some(path) = path.strip_prefix('/') {
             self.root.collect(method, path, &mut found);
         }
-        found.sort_by_key(|(rule, _)| *rule);
-        found.dedup_by_key(|(rule, _)| *rule);
+        if found.len() > 1 {
+            found.sort_by_key(|(rule, _)| *rule);
+            found.dedup_by_key(|(rule, _)| *rule);
+        }
         found
     }
 }

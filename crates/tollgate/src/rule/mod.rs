@@ -13,12 +13,12 @@ use http::Method;
 use tollgate_core::Quota;
 
 pub(crate) use self::pattern::{Pattern, decode};
-pub(crate) use self::set::{Compiled, QuotaChoice, RuleSet};
+pub(crate) use self::set::{Compiled, Matching, QuotaChoice, RuleSet};
 pub use self::tier::{Tier, TierChoice};
 pub(crate) use self::tier::{TierFuture, TierLookup};
 use crate::RequestHead;
 use crate::failure::FailurePolicy;
-use crate::key::{self, KeyExtractor};
+use crate::key::{self, KeyExtractor, KeySource};
 
 type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
@@ -46,7 +46,7 @@ type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
 pub struct Rule {
     name: String,
     quota: Quota,
-    key: Arc<dyn KeyExtractor>,
+    key: KeySource,
     missing_key: MissingKey,
     paths: Vec<(Option<Method>, String)>,
     predicates: Vec<Predicate>,
@@ -81,7 +81,7 @@ impl Rule {
         Self {
             name: name.into(),
             quota,
-            key: Arc::new(key::peer_ip()),
+            key: KeySource::Peer(key::peer_ip()),
             missing_key: MissingKey::default(),
             paths: Vec::new(),
             predicates: Vec::new(),
@@ -94,7 +94,7 @@ impl Rule {
 
     /// Counts by this key.
     pub fn key(self, key: impl KeyExtractor) -> Self {
-        Self { key: Arc::new(key), ..self }
+        Self { key: KeySource::new(key), ..self }
     }
 
     /// What to do with a request that has not got the key. Such requests share one key unless it is said.

@@ -1,31 +1,41 @@
 //! Rules that have been checked, ready to be asked.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use http::HeaderValue;
 use tollgate_core::{Quota, RuleName};
 
-use super::index::Index;
+use super::index::{Index, Matches};
 use super::pattern::Pattern;
 use super::{Cost, MissingKey, Predicate, Rule, Tier, TierChoice, TierLookup};
 use crate::RequestHead;
 use crate::error::ConfigError;
 use crate::failure::FailurePolicy;
 use crate::headers::ietf;
-use crate::key::KeyExtractor;
+use crate::key::KeySource;
 
 /// A set of rules that fit together.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Vec<Compiled>,
     index: Index,
+    /// Whether there is one rule, which applies everywhere and has the same quota for all.
+    is_one_plain: bool,
+}
+
+/// Which rules of a set have paths that match, by number, and by which pattern.
+pub(crate) enum Matching<'a> {
+    One(usize, Option<&'a Pattern>),
+    /// These, which match every path.
+    Everywhere(&'a [usize]),
+    /// None, or several.
+    Several(Matches<'a>),
 }
 
 /// One rule of a set.
 pub(crate) struct Compiled {
     pub(crate) name: RuleName,
-    pub(crate) key: Arc<dyn KeyExtractor>,
+    pub(crate) key: KeySource,
     pub(crate) missing_key: MissingKey,
     pub(crate) tier_lookup: Option<TierLookup>,
     pub(crate) failure: FailurePolicy,
@@ -78,22 +88,49 @@ impl RuleSet {
             }
             compiled.push(rule);
         }
-        Ok(Self { rules: compiled, index })
+        let is_one_plain = index.everywhere().is_some() && matches!(&*compiled, [only] if only.is_plain());
+        Ok(Self { rules: compiled, index, is_one_plain })
     }
 
-    /// Calls `f` with each rule that matches, in their order, and the head as the rule sees it.
+    /// Whether there is one rule, which applies everywhere and has the same quota for all.
+    #[inline]
+    pub(crate) fn is_one_plain(&self) -> bool {
+        self.is_one_plain
+    }
+
+    /// The rules whose paths match.
+    pub(crate) fn matching(&self, head: &RequestHead<'_>) -> Matching<'_> {
+        if let Some(all) = self.index.everywhere() {
+            return Matching::Everywhere(all);
+        }
+        let found = self.index.matches(head.method(), head.path());
+        match *found {
+            [(only, pattern)] => Matching::One(only, pattern),
+            _ => Matching::Several(found),
+        }
+    }
+
+    /// Calls `f` with each of these rules that applies, in their order, and the head as the rule sees it.
     #[inline(always)]
-    pub(crate) fn for_each_match(&self, head: &RequestHead<'_>, mut f: impl FnMut(usize, &RequestHead<'_>)) {
+    pub(crate) fn for_each(
+        &self,
+        matching: Matching<'_>,
+        head: &RequestHead<'_>,
+        mut f: impl FnMut(usize, &RequestHead<'_>),
+    ) {
         let mut visit = |number: usize, head: &RequestHead<'_>| {
             if self.rules[number].applies(head) {
                 f(number, head);
             }
         };
-        if let Some(everywhere) = self.index.everywhere() {
-            return everywhere.iter().for_each(|number| visit(*number, head));
-        }
-        for (number, pattern) in self.index.matches(head.method(), head.path()) {
-            visit(number, &head.with_pattern(pattern));
+        match matching {
+            Matching::One(number, pattern) => visit(number, &head.with_pattern(pattern)),
+            Matching::Everywhere(all) => all.iter().for_each(|number| visit(*number, head)),
+            Matching::Several(found) => {
+                for (number, pattern) in found {
+                    visit(number, &head.with_pattern(pattern));
+                }
+            }
         }
     }
 
@@ -156,17 +193,23 @@ impl Compiled {
         })
     }
 
+    /// Whether the rule applies wherever its path matches, and has the same quota for all.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.predicates.is_empty() && self.tier_lookup.is_none()
+    }
+
     /// Whether the rule, whose path matches, applies.
     #[inline]
     fn applies(&self, head: &RequestHead<'_>) -> bool {
         self.predicates.iter().all(|predicate| predicate(head))
     }
 
-    #[inline]
-    pub(crate) fn cost(&self, head: &RequestHead<'_>) -> u32 {
+    #[inline(always)]
+    pub(crate) fn cost<'a>(&self, head: impl FnOnce() -> RequestHead<'a>) -> u32 {
         match &self.cost {
             Cost::Fixed(cost) => *cost,
-            Cost::By(cost) => cost(head),
+            Cost::By(cost) => cost(&head()),
         }
     }
 
@@ -176,6 +219,12 @@ impl Compiled {
             Cost::Fixed(cost) => cost,
             Cost::By(_) => 1,
         }
+    }
+
+    /// The quota of those who are in no tier.
+    #[inline]
+    pub(crate) fn own_quota(&self) -> &Quota {
+        &self.quotas[0].quota
     }
 
     #[inline]

@@ -1,0 +1,186 @@
+//! The way of a request: it goes on at once, as most do, or waits, or is answered.
+
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use tollgate_core::{Answer, Charge, Decision, Key, Outcome, Store, StoreError, Timestamp};
+use tower_service::Service;
+
+use crate::RequestHead;
+use crate::future::ResponseFuture;
+use crate::gate::{Gate, Verdict};
+use crate::key::Extracted;
+use crate::limiter::{Plan, Planning};
+use crate::response::Rejection;
+use crate::rule::{Matching, Pattern};
+use crate::service::RateLimit;
+use crate::told::{One, Told};
+use crate::waiting::Waiting;
+
+/// How far a request has come that does not go on at once.
+enum Asked {
+    /// No rule has anything to say.
+    Nothing,
+    /// Something is looked up.
+    Planning(Planning),
+    /// It is known what is to be charged.
+    Planned(Plan),
+    /// A rule, by its number, and its own quota have been asked about this key at this cost.
+    Answered { rule: usize, key: Key, cost: u32, at: Timestamp, outcome: Outcome },
+}
+
+impl From<Result<Plan, Planning>> for Asked {
+    fn from(planned: Result<Plan, Planning>) -> Self {
+        match planned {
+            Ok(plan) if plan.is_empty() => Self::Nothing,
+            Ok(plan) => Self::Planned(plan),
+            Err(planning) => Self::Planning(planning),
+        }
+    }
+}
+
+impl<I, S, R, A, B> Service<Request<A>> for RateLimit<I, S, R>
+where
+    I: Service<Request<A>, Response = Response<B>> + Clone,
+    S: Store,
+    R: Rejection<B> + Clone,
+{
+    type Response = I::Response;
+    type Error = I::Error;
+    type Future = ResponseFuture<I, S, R, A, B>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    // Most requests have one rule that matches, which has the same quota for all, and a store that answers at once.
+    // For these this is one straight way. It is not divided into functions, nor part of the one that calls it,
+    // because then the request and the future, which are large, are moved more often.
+    #[inline(never)]
+    fn call(&mut self, mut request: Request<A>) -> Self::Future {
+        let Self { inner, gate } = self;
+        let rules = gate.limiter.rules();
+        let (number, pattern) = match rules.is_one_plain() && !gate.is_exempt(&request) {
+            true => (0, None),
+            false => match gate.find(&request) {
+                Ok(found) => found,
+                Err(asked) => return gate.go_on(inner, request, asked),
+            },
+        };
+        let rule = rules.rule(number);
+        let head = || RequestHead::from(&request).with_pattern(pattern);
+        let extracted = rule.key.extract(request.extensions(), head);
+        let Extracted::Key(key) = &extracted else {
+            let asked = gate.limiter.plan_one(&head(), number, extracted).into();
+            return gate.go_on(inner, request, asked);
+        };
+        let cost = rule.cost(head);
+        let mut charge = Charge::new(rule.name, key, rule.own_quota());
+        charge.cost = cost;
+        let Some((at, outcome)) = gate.limiter.store().charge_at_once(&charge) else {
+            return gate.go_on(inner, request, Asked::Planned(Plan::one(number, *key, cost)));
+        };
+        if !outcome.is_admitted() || outcome.is_delayed() || gate.fields.ietf.is_some() {
+            let asked = Asked::Answered { rule: number, key: *key, cost, at, outcome };
+            return gate.go_on(inner, request, asked);
+        }
+        if gate.expose_decision {
+            request.extensions_mut().insert(Decision::one(at, rule.name, outcome));
+        }
+        let one = One { rule: rule.name, at, outcome, shown: gate.shown() };
+        ResponseFuture::forward(inner.call(request), Told::one(one))
+    }
+}
+
+impl<S: Store, R> Gate<S, R> {
+    /// The one rule that matches, if it has the same quota for all, and the pattern by which it matches; otherwise
+    /// how far the request has come.
+    #[inline(never)]
+    fn find<A>(&self, request: &Request<A>) -> Result<(usize, Option<&Pattern>), Asked> {
+        if self.is_exempt(request) {
+            return Err(Asked::Nothing);
+        }
+        let (head, rules) = (RequestHead::from(request), self.limiter.rules());
+        match rules.matching(&head) {
+            Matching::Several(none) if none.is_empty() => Err(Asked::Nothing),
+            Matching::One(number, pattern) if rules.rule(number).is_plain() => Ok((number, pattern)),
+            matching => Err(self.limiter.plan(&head, matching).into()),
+        }
+    }
+
+    /// What becomes of a request that does not go on at once.
+    #[inline(never)]
+    fn go_on<I, A, B>(
+        &self,
+        inner: &mut I,
+        mut request: Request<A>,
+        asked: Asked,
+    ) -> ResponseFuture<I, S, R, A, B>
+    where
+        I: Service<Request<A>, Response = Response<B>> + Clone,
+        R: Rejection<B> + Clone,
+    {
+        let (plan, answer) = match asked {
+            Asked::Answered { rule, at, outcome, .. } if !outcome.is_admitted() => {
+                let rule = self.limiter.rules().rule(rule);
+                return ResponseFuture::answer(self.deny_one(&request, rule, at, outcome));
+            }
+            Asked::Answered { rule, at, outcome, .. } if !outcome.is_delayed() => {
+                let told = self.tell_one(&mut request, self.limiter.rules().rule(rule), at, outcome);
+                return ResponseFuture::forward(inner.call(request), told);
+            }
+            Asked::Answered { rule, key, cost, at, outcome } => {
+                let name = self.limiter.rules().rule(rule).name;
+                (Plan::one(rule, key, cost), Ok(Decision::one(at, name, outcome)))
+            }
+            Asked::Nothing => return ResponseFuture::forward(inner.call(request), Told::NOTHING),
+            Asked::Planning(planning) => {
+                return ResponseFuture::wait(Waiting::plan(planning, self.take_ready(inner), request));
+            }
+            Asked::Planned(plan) => {
+                if let Some(rule) = plan.refused_by() {
+                    return ResponseFuture::answer(self.refuse(&request, rule));
+                }
+                match self.limiter.decide(&plan) {
+                    Answer::Now(answer) => (plan, answer),
+                    Answer::Later(charging) => {
+                        let waiting = Waiting::decide(charging, plan, self.take_ready(inner), request);
+                        return ResponseFuture::wait(waiting);
+                    }
+                }
+            }
+        };
+        self.follow(inner, request, plan, &answer)
+    }
+
+    /// Does what the store says. The inner service, which is ready, can be called as it is.
+    #[inline]
+    fn follow<I, A, B>(
+        &self,
+        inner: &mut I,
+        mut request: Request<A>,
+        plan: Plan,
+        answer: &Result<Decision, StoreError>,
+    ) -> ResponseFuture<I, S, R, A, B>
+    where
+        I: Service<Request<A>, Response = Response<B>> + Clone,
+        R: Rejection<B> + Clone,
+    {
+        match self.judge(&mut request, &plan, answer) {
+            Verdict::Forward(told) => ResponseFuture::forward(inner.call(request), told),
+            Verdict::Reject(response) => ResponseFuture::answer(response),
+            Verdict::Hold(decision, told) => {
+                ResponseFuture::wait(Waiting::hold(decision, plan, told, self.take_ready(inner), request))
+            }
+        }
+    }
+
+    /// The service that was polled ready, leaving a clone, which was not, in its place.
+    fn take_ready<I: Clone>(&self, inner: &mut I) -> RateLimit<I, S, R>
+    where
+        R: Clone,
+    {
+        let clone = inner.clone();
+        RateLimit::new(std::mem::replace(inner, clone), self.clone())
+    }
+}

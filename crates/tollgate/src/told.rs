@@ -1,0 +1,100 @@
+//! What a response tells of the decision: header fields, and the decision itself in the extensions.
+
+use http::Response;
+use tollgate_core::{Decision, Outcome, RuleName, Timestamp};
+
+use crate::headers::{Lines, Trio};
+
+/// What the response to a request that goes on will tell.
+///
+/// What one rule says is here as it is, as that is what most requests have. All else is in a box: the future that
+/// this is part of is moved about for every request.
+#[derive(Debug)]
+pub(crate) struct Told {
+    one: Option<One>,
+    more: Option<Box<More>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct One {
+    pub(crate) rule: RuleName,
+    pub(crate) at: Timestamp,
+    pub(crate) outcome: Outcome,
+    pub(crate) shown: Shown,
+}
+
+#[derive(Debug)]
+pub(crate) struct More {
+    pub(crate) decision: Decision,
+    pub(crate) shown: Shown,
+    pub(crate) lines: Lines,
+}
+
+/// How a decision is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// By the three `X-RateLimit` fields.
+    pub(crate) legacy: bool,
+    /// In the extensions.
+    pub(crate) exposed: bool,
+}
+
+impl Told {
+    pub(crate) const NOTHING: Self = Self { one: None, more: None };
+
+    /// What one rule says.
+    #[inline]
+    pub(crate) const fn one(one: One) -> Self {
+        Self { one: Some(one), more: None }
+    }
+
+    pub(crate) fn more(more: More) -> Self {
+        Self { one: None, more: Some(Box::new(more)) }
+    }
+
+    /// Writes it, once.
+    #[inline(always)]
+    pub(crate) fn write<B>(&mut self, response: &mut Response<B>) {
+        if let Some(one) = &self.one {
+            one.write(response);
+        }
+        if let Some(more) = self.more.take() {
+            more.write(response);
+        }
+    }
+}
+
+impl One {
+    #[inline]
+    fn write<B>(&self, response: &mut Response<B>) {
+        let denied_within = denied_within(response);
+        if self.shown.legacy {
+            Trio::new(self.at, &self.outcome).write(response.headers_mut(), denied_within);
+        }
+        if self.shown.exposed && !denied_within {
+            response.extensions_mut().insert(Decision::one(self.at, self.rule, self.outcome));
+        }
+    }
+}
+
+impl More {
+    #[inline(never)]
+    fn write<B>(self, response: &mut Response<B>) {
+        let denied_within = denied_within(response);
+        if self.shown.legacy {
+            if let Some(trio) = Trio::of(&self.decision) {
+                trio.write(response.headers_mut(), denied_within);
+            }
+        }
+        self.lines.write(response.headers_mut());
+        if self.shown.exposed && !denied_within {
+            response.extensions_mut().insert(self.decision);
+        }
+    }
+}
+
+/// Where an inner layer has denied, its decision is why the response is what it is.
+#[inline]
+fn denied_within<B>(response: &Response<B>) -> bool {
+    response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted())
+}
