@@ -2,6 +2,9 @@
 //!
 //! The router is called in process, without a socket. Each subject is a layer on the same router, and runs
 //! in a process of its own.
+//!
+//! A router that is called as it is applies its layers to each request anew; `axum::serve` has them applied once. So
+//! there are two tables.
 
 use std::alloc::System;
 use std::convert::Infallible;
@@ -28,10 +31,11 @@ use tower_governor::governor::GovernorConfigBuilder;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const REQUESTS: usize = 1_000;
-const ROWS: [(&str, &str); 14] = [
+const ROWS: [(&str, &str); 15] = [
     ("bare", "the router without a layer"),
     ("nothing", "a layer that does nothing"),
     ("fields", "a layer that adds three constant header fields"),
+    ("exposing", "the same, and a number in the extensions of request and response"),
     ("governor", "tower_governor 0.8 with headers, admitted"),
     ("ours", "Tollgate, admitted"),
     ("unexposed", "Tollgate, admitted, decision not exposed"),
@@ -45,13 +49,25 @@ const ROWS: [(&str, &str); 14] = [
     ("unexposed denied", "Tollgate, denied, decision not exposed"),
 ];
 
+/// What comes after the name of a subject whose layers are applied once.
+const SERVED: &str = ", served";
+
 fn main() {
     if let Some(name) = env::args().nth(1) {
         run(&name);
         return;
     }
+    println!("Called as it is:\n");
+    table("");
+    println!("\nAs `axum::serve` has it:\n");
+    table(SERVED);
+}
+
+fn table(how: &str) {
     let counts = ROWS.map(|(name, what)| {
-        (name, what, callgrind::instructions(name, "counted_loop") / REQUESTS as f64, run(name))
+        let subject = format!("{name}{how}");
+        let instructions = callgrind::instructions(&subject, "counted_loop") / REQUESTS as f64;
+        (name, what, instructions, run(&subject))
     });
     let of = |wanted| counts.iter().find(|(name, ..)| *name == wanted).map_or(0.0, |count| count.2);
     println!("| | instructions per request | more than bare | of tower_governor's | allocations |");
@@ -64,7 +80,8 @@ fn main() {
 }
 
 /// Sends the requests, after a few that warm up, and returns the allocations per request.
-fn run(name: &str) -> f64 {
+fn run(subject: &str) -> f64 {
+    let name = subject.trim_end_matches(SERVED);
     let quota =
         if name.ends_with("denied") { Quota::per_hour(1) } else { Quota::per_second(1_000).burst(1_020) };
     let router = Router::new().route("/", get(|| async { "hello" }));
@@ -73,6 +90,11 @@ fn run(name: &str) -> f64 {
         "bare" => router,
         "nothing" => router.layer(tower::layer::layer_fn(|inner| inner)),
         "fields" => router.layer(tower::util::MapResponseLayer::new(add_fields)),
+        "exposing" => router.layer((
+            tower::util::MapRequestLayer::new(add_extension_to_request),
+            tower::util::MapResponseLayer::new(add_extension),
+            tower::util::MapResponseLayer::new(add_fields),
+        )),
         "governor" => {
             let mut config = GovernorConfigBuilder::default();
             let config = match name.ends_with("denied") {
@@ -95,6 +117,7 @@ fn run(name: &str) -> f64 {
         "unmatched" => router.layer(RateLimitLayer::new(limiter(elsewhere(quota, 100)))),
         other => panic!("there is no {other}"),
     };
+    let router: Router = if subject == name { router } else { router.with_state(()) };
     let mut router = router.into_service();
     (0..10).for_each(|_| _ = call(&mut router));
     let region = Region::new(ALLOCATOR);
@@ -113,6 +136,17 @@ fn add_fields(mut response: Response<Body>) -> Response<Body> {
     headers.insert(LIMIT, HeaderValue::from_static("1020"));
     headers.insert(REMAINING, HeaderValue::from_static("1019"));
     headers.insert(RESET, HeaderValue::from_static("1790000000"));
+    response
+}
+
+/// The least that it takes to tell handlers and outer layers something.
+fn add_extension_to_request(mut request: Request<Body>) -> Request<Body> {
+    request.extensions_mut().insert(7_u64);
+    request
+}
+
+fn add_extension(mut response: Response<Body>) -> Response<Body> {
+    response.extensions_mut().insert(7_u64);
     response
 }
 
