@@ -14,7 +14,7 @@ use crate::limiter::{Plan, Planning};
 use crate::response::Rejection;
 use crate::rule::{Matching, Pattern};
 use crate::service::RateLimit;
-use crate::told::{One, Told};
+use crate::told::{One, Told, expose};
 use crate::waiting::Waiting;
 
 /// How far a request has come that does not go on at once.
@@ -37,6 +37,14 @@ impl From<Result<Plan, Planning>> for Asked {
             Err(planning) => Self::Planning(planning),
         }
     }
+}
+
+/// The rules that match a request.
+enum Found<'a> {
+    /// One, by its number, which has the same quota for all, and the pattern by which it matches.
+    One(usize, Option<&'a Pattern>),
+    /// None, or such as need more.
+    Other(Asked),
 }
 
 impl<I, S, R, A, B> Service<Request<A>> for RateLimit<I, S, R>
@@ -63,8 +71,8 @@ where
         let (number, pattern) = match rules.is_one_plain() && !gate.is_exempt(&request) {
             true => (0, None),
             false => match gate.find(&request) {
-                Ok(found) => found,
-                Err(asked) => return gate.go_on(inner, request, asked),
+                Found::One(number, pattern) => (number, pattern),
+                Found::Other(asked) => return gate.go_on(inner, request, asked),
             },
         };
         let rule = rules.rule(number);
@@ -85,7 +93,7 @@ where
             return gate.go_on(inner, request, asked);
         }
         if gate.expose_decision {
-            request.extensions_mut().insert(Decision::one(at, rule.name, outcome));
+            expose(request.extensions_mut(), || Decision::one(at, rule.name, outcome));
         }
         let one = One { rule: rule.name, at, outcome, shown: gate.shown() };
         ResponseFuture::forward(inner.call(request), Told::one(one))
@@ -93,18 +101,17 @@ where
 }
 
 impl<S: Store, R> Gate<S, R> {
-    /// The one rule that matches, if it has the same quota for all, and the pattern by which it matches; otherwise
-    /// how far the request has come.
+    /// The rules that match.
     #[inline(never)]
-    fn find<A>(&self, request: &Request<A>) -> Result<(usize, Option<&Pattern>), Asked> {
+    fn find<A>(&self, request: &Request<A>) -> Found<'_> {
         if self.is_exempt(request) {
-            return Err(Asked::Nothing);
+            return Found::Other(Asked::Nothing);
         }
         let (head, rules) = (RequestHead::from(request), self.limiter.rules());
         match rules.matching(&head) {
-            Matching::Several(none) if none.is_empty() => Err(Asked::Nothing),
-            Matching::One(number, pattern) if rules.rule(number).is_plain() => Ok((number, pattern)),
-            matching => Err(self.limiter.plan(&head, matching).into()),
+            Matching::Several(none) if none.is_empty() => Found::Other(Asked::Nothing),
+            Matching::One(number, pattern) if rules.rule(number).is_plain() => Found::One(number, pattern),
+            matching => Found::Other(self.limiter.plan(&head, matching).into()),
         }
     }
 

@@ -8,11 +8,11 @@ use tollgate_core::{
 };
 
 use crate::RequestHead;
-use crate::headers::{HeaderFields, Lines, Trio};
+use crate::headers::{HeaderFields, Trio};
 use crate::limiter::{Limiter, Plan};
 use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice};
-use crate::told::{More, One, Shown, Told};
+use crate::told::{More, One, Shown, Told, expose};
 
 /// A limiter, and how it speaks to clients.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl<S: Store, R> Gate<S, R> {
             Err(error) => return self.fail(request, plan, error),
         };
         if self.expose_decision {
-            request.extensions_mut().insert(decision.clone());
+            expose(request.extensions_mut(), || decision.clone());
         }
         let told = self.tell(plan, decision);
         if decision.is_delayed() {
@@ -79,12 +79,7 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         if self.limiter.denies_on_failure(plan) {
-            return Verdict::Reject(self.reject(
-                request,
-                &Refusal::Unavailable(error),
-                None,
-                Lines::default(),
-            ));
+            return Verdict::Reject(self.reject(request, &Refusal::Unavailable(error), None));
         }
         request.extensions_mut().insert(error.clone());
         Verdict::Forward(Told::NOTHING)
@@ -117,26 +112,22 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         let trio = if self.fields.legacy { Trio::of(&decision) } else { None };
-        let lines = self.fields.lines(&decision, policies);
-        let mut response = self.reject(request, &Refusal::Limited(&decision), trio, lines);
+        let mut response = self.reject(request, &Refusal::Limited(&decision), trio);
+        if self.fields.ietf.is_some() {
+            self.fields.lines(&decision, policies).write(response.headers_mut());
+        }
         if self.expose_decision {
-            response.extensions_mut().insert(decision);
+            expose(response.extensions_mut(), || decision);
         }
         response
     }
 
     #[inline]
-    fn reject<A, B>(
-        &self,
-        request: &Request<A>,
-        refusal: &Refusal<'_>,
-        trio: Option<Trio>,
-        lines: Lines,
-    ) -> Response<B>
+    fn reject<A, B>(&self, request: &Request<A>, refusal: &Refusal<'_>, trio: Option<Trio>) -> Response<B>
     where
         R: Rejection<B>,
     {
-        self.rejection.respond(&RequestHead::from(request), refusal, Fields::new(refusal, trio, lines))
+        self.rejection.respond(&RequestHead::from(request), refusal, &Fields::new(refusal, trio))
     }
 
     /// The policies of a plan's rules.
@@ -167,7 +158,7 @@ impl<S: Store, R> Gate<S, R> {
     ) -> Told {
         let (decision, shown) = (Decision::one(at, rule.name, outcome), self.shown());
         if shown.exposed {
-            request.extensions_mut().insert(decision.clone());
+            expose(request.extensions_mut(), || decision.clone());
         }
         let lines = self.fields.lines(&decision, std::iter::once(rule.policy(&QuotaChoice::Own(0))));
         Told::more(More { decision, shown, lines })

@@ -1,6 +1,6 @@
 //! What a response tells of the decision: header fields, and the decision itself in the extensions.
 
-use http::Response;
+use http::{Extensions, Response};
 use tollgate_core::{Decision, Outcome, RuleName, Timestamp};
 
 use crate::headers::{Lines, Trio};
@@ -72,7 +72,7 @@ impl One {
             Trio::new(self.at, &self.outcome).write(response.headers_mut(), denied_within);
         }
         if self.shown.exposed && !denied_within {
-            response.extensions_mut().insert(Decision::one(self.at, self.rule, self.outcome));
+            expose(response.extensions_mut(), || Decision::one(self.at, self.rule, self.outcome));
         }
     }
 }
@@ -88,7 +88,7 @@ impl More {
         }
         self.lines.write(response.headers_mut());
         if self.shown.exposed && !denied_within {
-            response.extensions_mut().insert(self.decision);
+            expose(response.extensions_mut(), || self.decision);
         }
     }
 }
@@ -97,4 +97,15 @@ impl More {
 #[inline]
 fn denied_within<B>(response: &Response<B>) -> bool {
     response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted())
+}
+
+/// Puts a decision into the extensions of a request or a response, in the place of one that is there.
+///
+/// Not by inserting it: that moves it about, and looks for one to give back.
+#[inline(always)]
+pub(crate) fn expose(extensions: &mut Extensions, decision: impl FnOnce() -> Decision) {
+    match extensions.get_mut() {
+        Some(place) => *place = decision(),
+        None => _ = extensions.get_or_insert_with(decision),
+    }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Trio {
     pub(crate) remaining: u32,
     /// In Unix seconds.
     pub(crate) reset: u64,
-    is_denial: bool,
+    pub(crate) is_denial: bool,
 }
 
 impl Trio {
@@ -43,20 +43,21 @@ impl Trio {
         if denied_within && headers.contains_key(REMAINING) {
             return;
         }
-        if let Some(inner) = headers.insert(REMAINING, number(self.remaining.into())) {
-            if self.yields_to(&inner) {
-                headers.insert(REMAINING, inner);
-                return;
-            }
+        // A map that is full, with thousands of fields, stays as it is.
+        match headers.try_insert(REMAINING, number(self.remaining.into())) {
+            Ok(None) => {}
+            Ok(Some(inner)) if !yields(self.remaining, self.is_denial, &inner) => {}
+            Ok(Some(inner)) => return drop(headers.try_insert(REMAINING, inner)),
+            Err(_) => return,
         }
-        headers.insert(LIMIT, limit(self.limit));
-        headers.insert(RESET, time(self.reset));
+        drop(headers.try_insert(LIMIT, limit(self.limit)));
+        drop(headers.try_insert(RESET, time(self.reset)));
     }
+}
 
-    /// Whether what an inner layer says remains is to stand.
-    #[cold]
-    fn yields_to(&self, inner: &HeaderValue) -> bool {
-        let remaining = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
-        !self.is_denial && remaining.is_some_and(|remaining| remaining <= self.remaining)
-    }
+/// Whether what an inner layer says remains is to stand.
+#[cold]
+fn yields(remaining: u32, is_denial: bool, inner: &HeaderValue) -> bool {
+    let inner = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
+    !is_denial && inner.is_some_and(|inner| inner <= remaining)
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderValue, Response};
 use tollgate_core::RuleName;
 
 use super::template::Template;
@@ -19,15 +19,14 @@ pub struct JsonRejection;
 
 impl<B: From<Bytes>> Rejection<B> for JsonRejection {
     fn reject(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
-        let body = json(refusal, refusal.retry_after_seconds());
-        response(refusal, body, content_type("application/json"))
+        plain(refusal, json(refusal, refusal.retry_after_seconds()), "application/json")
     }
 
-    fn respond(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>, fields: Fields) -> Response<B> {
+    fn respond(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
         static FIELDS: LazyLock<Template> = LazyLock::new(|| Template::new("application/json"));
-        let body = json(refusal, fields.retry_after);
-        let headers = fields.write_to(&FIELDS, || content_type("application/json"));
-        response(refusal, body, headers)
+        let mut response = Response::new(B::from(json(refusal, fields.retry_after)));
+        fill(&mut response, refusal, fields, &FIELDS, "application/json");
+        response
     }
 }
 
@@ -93,13 +92,14 @@ pub struct ProblemRejection;
 
 impl<B: From<Bytes>> Rejection<B> for ProblemRejection {
     fn reject(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
-        response(refusal, problem(refusal), content_type("application/problem+json"))
+        plain(refusal, problem(refusal), "application/problem+json")
     }
 
-    fn respond(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>, fields: Fields) -> Response<B> {
+    fn respond(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
         static FIELDS: LazyLock<Template> = LazyLock::new(|| Template::new("application/problem+json"));
-        let headers = fields.write_to(&FIELDS, || content_type("application/problem+json"));
-        response(refusal, problem(refusal), headers)
+        let mut response = Response::new(B::from(problem(refusal)));
+        fill(&mut response, refusal, fields, &FIELDS, "application/problem+json");
+        response
     }
 }
 
@@ -136,17 +136,27 @@ fn push_name(body: &mut String, rule: RuleName) {
     body.push('"');
 }
 
-fn content_type(content_type: &'static str) -> HeaderMap {
-    // For this one, the six that the layer adds, and one more.
-    let mut headers = HeaderMap::with_capacity(8);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers
-}
-
-#[inline]
-fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: Bytes, headers: HeaderMap) -> Response<B> {
+/// The response without the layer's fields.
+fn plain<B: From<Bytes>>(refusal: &Refusal<'_>, body: Bytes, content_type: &'static str) -> Response<B> {
     let mut response = Response::new(B::from(body));
     *response.status_mut() = refusal.status();
-    *response.headers_mut() = headers;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+/// Adds status and fields to a body.
+#[inline]
+fn fill<B>(
+    response: &mut Response<B>,
+    refusal: &Refusal<'_>,
+    fields: &Fields,
+    template: &Template,
+    content_type: &'static str,
+) {
+    *response.status_mut() = refusal.status();
+    let headers = response.headers_mut();
+    if !template.fill(fields, headers) {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        fields.write(headers);
+    }
 }

@@ -11,9 +11,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_core::{Decision, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
-use self::template::Template;
 use crate::RequestHead;
-use crate::headers::{Lines, Trio, seconds, wait};
+use crate::headers::{Trio, seconds, wait};
 
 /// What says for how long a response can be used.
 const FRESHNESS: [HeaderName; 4] = [EXPIRES, ETAG, LAST_MODIFIED, AGE];
@@ -51,37 +50,21 @@ impl Refusal<'_> {
     }
 }
 
-/// The fields that the layer adds to the response for a request that does not go on.
-#[derive(Debug)]
+/// The fields that the layer adds to the response for a request that does not go on, but for those of the IETF.
+#[derive(Clone, Copy, Debug)]
 pub struct Fields {
     retry_after: Option<u64>,
     trio: Option<Trio>,
-    lines: Lines,
 }
 
 impl Fields {
-    pub(crate) fn new(refusal: &Refusal<'_>, trio: Option<Trio>, lines: Lines) -> Self {
-        Self { retry_after: refusal.retry_after_seconds(), trio, lines }
-    }
-
-    /// Fills in the template, if these are fields that it has; otherwise writes them to other ones.
     #[inline]
-    fn write_to(self, template: &Template, others: impl FnOnce() -> HeaderMap) -> HeaderMap {
-        match template.fill(&self) {
-            Some(mut headers) => {
-                self.lines.write(&mut headers);
-                headers
-            }
-            None => {
-                let mut headers = others();
-                self.write(&mut headers);
-                headers
-            }
-        }
+    pub(crate) fn new(refusal: &Refusal<'_>, trio: Option<Trio>) -> Self {
+        Self { retry_after: refusal.retry_after_seconds(), trio }
     }
 
     /// Writes them. `Retry-After` is left as it is if it is there.
-    fn write(self, headers: &mut HeaderMap) {
+    fn write(&self, headers: &mut HeaderMap) {
         if let Some(seconds) = self.retry_after {
             if !headers.contains_key(RETRY_AFTER) {
                 headers.insert(RETRY_AFTER, wait(seconds));
@@ -98,7 +81,6 @@ impl Fields {
         if let Some(trio) = self.trio {
             trio.write(headers, false);
         }
-        self.lines.write(headers);
     }
 }
 
@@ -124,7 +106,7 @@ pub trait Rejection<B> {
 
     /// Makes the response with the layer's fields in it. For those in this crate, which can do both in one go.
     #[doc(hidden)]
-    fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: Fields) -> Response<B> {
+    fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
         let mut response = self.reject(head, refusal);
         fields.write(response.headers_mut());
         response
@@ -155,7 +137,7 @@ impl<B> Rejection<B> for BoxRejection<B> {
         self.0.reject(head, refusal)
     }
 
-    fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: Fields) -> Response<B> {
+    fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
         self.0.respond(head, refusal, fields)
     }
 }

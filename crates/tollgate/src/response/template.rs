@@ -10,57 +10,72 @@ use crate::headers::{limit, number, time, wait};
 /// The fields of a 429. Copying them and filling in the figures is quicker than finding a place for each.
 pub(super) struct Template {
     fields: HeaderMap,
-    /// What each value is, in the order in which the map has them.
-    values: Vec<Value>,
+    /// Whether the map has those to be filled in first, in the order of [`BLANKS`].
+    in_order: bool,
 }
 
-#[derive(Clone, Copy)]
-enum Value {
-    Constant,
-    RetryAfter,
-    Limit,
-    Remaining,
-    Reset,
-}
-
-/// A field that is in the way of none of these, for which the server has to make room in any case.
+const BLANKS: [HeaderName; 4] = [RETRY_AFTER, LIMIT, REMAINING, RESET];
+/// In the place of the one field that a server adds to nearly every response.
 const SPARE: HeaderName = CONTENT_LENGTH;
 
 impl Template {
     pub(super) fn new(content_type: &'static str) -> Self {
-        let blank = HeaderValue::from_static("");
         let mut fields = HeaderMap::with_capacity(8);
+        for name in BLANKS {
+            fields.insert(name, HeaderValue::from_static(""));
+        }
         fields.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        for name in [RETRY_AFTER, LIMIT, REMAINING, RESET, SPARE] {
-            fields.insert(name, blank.clone());
-        }
-        let values = fields.keys().map(|name| match name {
-            name if name == RETRY_AFTER => Value::RetryAfter,
-            name if name == LIMIT => Value::Limit,
-            name if name == REMAINING => Value::Remaining,
-            name if name == RESET => Value::Reset,
-            _ => Value::Constant,
-        });
-        let values = values.collect();
-        Self { fields, values }
+        fields.insert(SPARE, HeaderValue::from_static(""));
+        // A map promises no order, but has one, and a copy has the same.
+        let in_order = fields.keys().zip(&BLANKS).all(|(name, blank)| name == blank);
+        Self { fields, in_order }
     }
 
-    /// The fields of a 429, if these are those that it mostly has.
-    pub(super) fn fill(&self, fields: &Fields) -> Option<HeaderMap> {
-        let (retry_after, trio) = (fields.retry_after?, fields.trio.as_ref()?);
-        let mut filled = self.fields.clone();
-        for (value, place) in self.values.iter().zip(filled.values_mut()) {
-            match value {
-                Value::Constant => {}
-                Value::RetryAfter => *place = wait(retry_after),
-                Value::Limit => *place = limit(trio.limit),
-                Value::Remaining => *place = number(trio.remaining.into()),
-                Value::Reset => *place = time(trio.reset),
+    /// Makes these the fields of a response, if they are those that a 429 mostly has.
+    #[inline]
+    pub(super) fn fill(&self, fields: &Fields, headers: &mut HeaderMap) -> bool {
+        let (Some(retry_after), Some(trio), true) = (fields.retry_after, &fields.trio, self.in_order) else {
+            return false;
+        };
+        *headers = self.fields.clone();
+        let mut places = headers.values_mut();
+        let mut fill = |value| {
+            if let Some(place) = places.next() {
+                *place = value;
             }
-        }
-        // A copy has room for what it holds and no more. This makes room for one.
-        filled.remove(SPARE);
-        Some(filled)
+        };
+        fill(wait(retry_after));
+        fill(limit(trio.limit));
+        fill(number(trio.remaining.into()));
+        fill(time(trio.reset));
+        // A copy has room for what it holds and no more; now it has room for one.
+        headers.remove(SPARE);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::headers::Trio;
+
+    #[test]
+    fn a_map_keeps_the_order_in_which_it_was_filled() {
+        // Otherwise nothing is wrong, but denials take longer.
+        assert!(Template::new("text/plain").in_order);
+    }
+
+    #[test]
+    fn each_figure_is_in_its_place_and_the_spare_one_is_gone() {
+        let trio = Trio { limit: 1, remaining: 2, reset: 3, is_denial: true };
+        let fields = Fields { retry_after: Some(4), trio: Some(trio) };
+        let mut headers = HeaderMap::new();
+        assert!(Template::new("text/plain").fill(&fields, &mut headers));
+        let mut expected = HeaderMap::new();
+        expected.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        fields.write(&mut expected);
+        assert_eq!(headers, expected);
+        assert_eq!(headers.len(), 6);
     }
 }
