@@ -43,7 +43,9 @@ impl From<Result<Plan, Planning>> for Asked {
 enum Found<'a> {
     /// One, by its number, which has the same quota for all, and the pattern by which it matches.
     One(usize, Option<&'a Pattern>),
-    /// None, or such as need more.
+    /// None: the request is not limited.
+    None,
+    /// Such as need more.
     Other(Asked),
 }
 
@@ -72,6 +74,7 @@ where
             true => (0, None),
             false => match gate.find(&request) {
                 Found::One(number, pattern) => (number, pattern),
+                Found::None => return pass_on(inner, request),
                 Found::Other(asked) => return gate.go_on(inner, request, asked),
             },
         };
@@ -105,11 +108,11 @@ impl<S: Store, R> Gate<S, R> {
     #[inline(never)]
     fn find<A>(&self, request: &Request<A>) -> Found<'_> {
         if self.is_exempt(request) {
-            return Found::Other(Asked::Nothing);
+            return Found::None;
         }
         let (head, rules) = (RequestHead::from(request), self.limiter.rules());
         match rules.matching(&head) {
-            Matching::Several(none) if none.is_empty() => Found::Other(Asked::Nothing),
+            Matching::None => Found::None,
             Matching::One(number, pattern) if rules.rule(number).is_plain() => Found::One(number, pattern),
             matching => Found::Other(self.limiter.plan(&head, matching).into()),
         }
@@ -140,7 +143,7 @@ impl<S: Store, R> Gate<S, R> {
                 let name = self.limiter.rules().rule(rule).name;
                 (Plan::one(rule, key, cost), Ok(Decision::one(at, name, outcome)))
             }
-            Asked::Nothing => return ResponseFuture::forward(inner.call(request), Told::NOTHING),
+            Asked::Nothing => return pass_on(inner, request),
             Asked::Planning(planning) => {
                 return ResponseFuture::wait(Waiting::plan(planning, self.take_ready(inner), request));
             }
@@ -190,4 +193,14 @@ impl<S: Store, R> Gate<S, R> {
         let clone = inner.clone();
         RateLimit::new(std::mem::replace(inner, clone), self.clone())
     }
+}
+
+/// Takes a request to the inner service of which there is nothing to tell.
+#[inline(never)]
+fn pass_on<I, S, R, A, B>(inner: &mut I, request: Request<A>) -> ResponseFuture<I, S, R, A, B>
+where
+    I: Service<Request<A>, Response = Response<B>>,
+    S: Store,
+{
+    ResponseFuture::forward(inner.call(request), Told::NOTHING)
 }

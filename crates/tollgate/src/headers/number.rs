@@ -1,7 +1,6 @@
 //! Numbers as header values, with as few allocations as can be.
 
 use std::cell::RefCell;
-use std::sync::LazyLock;
 use std::thread::LocalKey;
 
 use http::HeaderValue;
@@ -51,22 +50,58 @@ pub(crate) fn push_number(text: &mut String, n: u64) {
     }
 }
 
-/// How many numbers are there as values.
-const VALUES: usize = 1_024;
+macro_rules! value {
+    ($($digit:literal)+) => { HeaderValue::from_static(concat!($($digit),+)) };
+}
 
-/// The smallest numbers, as values.
-static SMALL: LazyLock<Box<[HeaderValue]>> =
-    LazyLock::new(|| (0..VALUES as u64).filter_map(digits).map(HeaderValue::from_static).collect());
+macro_rules! ten {
+    ($($before:literal)*) => {
+        [
+            value!($($before)* 0), value!($($before)* 1), value!($($before)* 2), value!($($before)* 3),
+            value!($($before)* 4), value!($($before)* 5), value!($($before)* 6), value!($($before)* 7),
+            value!($($before)* 8), value!($($before)* 9),
+        ]
+    };
+}
+
+macro_rules! hundred {
+    () => { [ten!(), ten!(1), ten!(2), ten!(3), ten!(4), ten!(5), ten!(6), ten!(7), ten!(8), ten!(9)] };
+    ($($before:literal)+) => {
+        [
+            ten!($($before)+ 0), ten!($($before)+ 1), ten!($($before)+ 2), ten!($($before)+ 3),
+            ten!($($before)+ 4), ten!($($before)+ 5), ten!($($before)+ 6), ten!($($before)+ 7),
+            ten!($($before)+ 8), ten!($($before)+ 9),
+        ]
+    };
+}
+
+/// The numbers below eleven hundred, as values. (A thousand is a limit that many have.)
+static SMALL: [[[HeaderValue; 10]; 10]; 11] = [
+    hundred!(),
+    hundred!(1),
+    hundred!(2),
+    hundred!(3),
+    hundred!(4),
+    hundred!(5),
+    hundred!(6),
+    hundred!(7),
+    hundred!(8),
+    hundred!(9),
+    hundred!(1 0),
+];
 
 /// A number as a header value.
 #[inline(always)]
 pub(crate) fn number(n: u64) -> HeaderValue {
-    small(n).unwrap_or_else(|| large(n))
+    match small(n) {
+        Some(value) => value.clone(),
+        None => large(n),
+    }
 }
 
 #[inline(always)]
-fn small(n: u64) -> Option<HeaderValue> {
-    usize::try_from(n).ok().and_then(|n| SMALL.get(n)).cloned()
+fn small(n: u64) -> Option<&'static HeaderValue> {
+    SMALL.as_flattened().as_flattened().get(usize::try_from(n).ok()?)
 }
 
 #[inline(never)]
@@ -99,33 +134,45 @@ impl<const N: usize> Recent<N> {
         (*number == n).then(|| value.clone())
     }
 
-    #[cold]
-    fn make(&self, n: u64) -> HeaderValue {
-        let value = large(n);
+    fn put(&self, n: u64, value: &HeaderValue) {
         if let Ok(mut recent) = self.0.try_borrow_mut() {
             recent[n as usize % N] = (n, value.clone());
         }
-        value
     }
 }
 
 #[inline(always)]
 fn recent<const N: usize>(recent: &'static LocalKey<Recent<N>>, n: u64) -> HeaderValue {
+    match recent.try_with(|recent| recent.get(n)) {
+        Ok(Some(value)) => value,
+        _ => make(recent, n),
+    }
+}
+
+#[cold]
+fn make<const N: usize>(recent: &'static LocalKey<Recent<N>>, n: u64) -> HeaderValue {
+    let value = large(n);
     // A thread that is about to end remembers nothing.
-    let value = recent.try_with(|recent| recent.get(n).unwrap_or_else(|| recent.make(n)));
-    value.unwrap_or_else(|_| large(n))
+    let _ = recent.try_with(|recent| recent.put(n, &value));
+    value
 }
 
 /// A rule's limit as a header value.
 #[inline(always)]
 pub(crate) fn limit(n: u32) -> HeaderValue {
-    small(n.into()).unwrap_or_else(|| recent(&LIMITS, n.into()))
+    match small(n.into()) {
+        Some(value) => value.clone(),
+        None => recent(&LIMITS, n.into()),
+    }
 }
 
 /// A wait in seconds as a header value.
 #[inline(always)]
 pub(crate) fn wait(seconds: u64) -> HeaderValue {
-    small(seconds).unwrap_or_else(|| recent(&WAITS, seconds))
+    match small(seconds) {
+        Some(value) => value.clone(),
+        None => recent(&WAITS, seconds),
+    }
 }
 
 /// A point in time, in Unix seconds, as a header value.

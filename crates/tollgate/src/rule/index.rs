@@ -65,7 +65,10 @@ impl Index {
 
     /// The rules that match, in their order, each once.
     pub(crate) fn matches(&self, method: &Method, path: &str) -> Matches<'_> {
-        let mut found: Matches<'_> = self.anywhere.iter().map(|rule| (*rule, None)).collect();
+        let mut found = Matches::new();
+        for rule in &self.anywhere {
+            found.push((*rule, None));
+        }
         if let Some(path) = path.strip_prefix('/') {
             self.root.collect(method, path, &mut found);
         }

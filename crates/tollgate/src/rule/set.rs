@@ -25,10 +25,10 @@ pub(crate) struct RuleSet {
 
 /// Which rules of a set have paths that match, by number, and by which pattern.
 pub(crate) enum Matching<'a> {
+    None,
     One(usize, Option<&'a Pattern>),
     /// These, which match every path.
     Everywhere(&'a [usize]),
-    /// None, or several.
     Several(Matches<'a>),
 }
 
@@ -105,6 +105,7 @@ impl RuleSet {
         }
         let found = self.index.matches(head.method(), head.path());
         match *found {
+            [] => Matching::None,
             [(only, pattern)] => Matching::One(only, pattern),
             _ => Matching::Several(found),
         }
@@ -124,6 +125,7 @@ impl RuleSet {
             }
         };
         match matching {
+            Matching::None => {}
             Matching::One(number, pattern) => visit(number, &head.with_pattern(pattern)),
             Matching::Everywhere(all) => all.iter().for_each(|number| visit(*number, head)),
             Matching::Several(found) => {
