@@ -81,6 +81,7 @@ impl Link {
             time: ServerTime::new(),
             connection: None,
             load_scripts: false,
+            last: 0,
             flights: [const { None }; FLIGHTS],
             pending: FuturesUnordered::new(),
         };
@@ -155,6 +156,8 @@ struct Worker {
     connection: Option<MultiplexedConnection>,
     /// The server has lost its scripts.
     load_scripts: bool,
+    /// How many went together last.
+    last: usize,
     flights: [Option<Flight>; FLIGHTS],
     pending: FuturesUnordered<BoxFuture<'static, (usize, Result<Vec<Value>, RedisError>)>>,
 }
@@ -257,7 +260,7 @@ impl Worker {
             }
             let has_room = self.flights.iter().any(Option::is_none);
             // Set to the earliest moment that matters, but not set anew for each later one.
-            match self.next_alarm(has_room) {
+            match self.next_alarm() {
                 Some(next) if !alarm_set || next < alarm.deadline() => {
                     alarm.as_mut().reset(next);
                     alarm_set = true;
@@ -269,6 +272,10 @@ impl Worker {
                 Some((slot, result)) = self.pending.next(), if !self.pending.is_empty() => {
                     if let Some(stop) = self.land(slot, result) {
                         return stop;
+                    }
+                    if self.last > 1 {
+                        // Those who were just answered may be about to ask again.
+                        tokio::task::yield_now().await;
                     }
                 }
                 () = shared.wake.notified(), if has_room => {}
@@ -290,6 +297,11 @@ impl Worker {
                 let idle = self.flights.iter().all(Option::is_none);
                 return (queue.closed && idle).then_some(Stop::Closed);
             }
+            // While others are under way, a few wait for more to come, as in a crowd they will: half as many as went
+            // together last. Who comes alone finds nobody under way.
+            if queue.asks.len() < self.last / 2 && self.flights.iter().any(Option::is_some) {
+                return None;
+            }
             let now = Instant::now();
             let mut asks = Vec::with_capacity(queue.asks.len().min(self.config.batch));
             let mut late = Vec::new();
@@ -306,6 +318,7 @@ impl Worker {
                 continue;
             }
             let Some(mut connection) = self.connection.clone() else { continue };
+            self.last = asks.len();
             let load = std::mem::take(&mut self.load_scripts);
             let (flight, commands) = Flight::new(asks, &self.time, &self.config, load, &self.denied);
             self.flights[slot] = Some(flight);
@@ -398,10 +411,9 @@ impl Worker {
     }
 
     /// When the next one's time is up; `None` if nobody waits.
-    fn next_alarm(&self, has_room: bool) -> Option<Instant> {
+    fn next_alarm(&self) -> Option<Instant> {
         let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config, SILENCE));
-        // If there is room, nobody is left in the queue.
-        let waiting = if has_room { None } else { self.shared.queue().asks.front().map(|ask| ask.deadline) };
+        let waiting = self.shared.queue().asks.front().map(|ask| ask.deadline);
         flights.chain(waiting).min()
     }
 }
