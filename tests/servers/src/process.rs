@@ -4,7 +4,10 @@ use std::{
     fs,
     path::PathBuf,
     process::{Child, Command, ExitStatus},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -20,6 +23,7 @@ pub(crate) struct Process {
     pid: u32,
     pid_file: PathBuf,
     child: Mutex<Child>,
+    paused: AtomicBool,
 }
 
 impl Process {
@@ -27,7 +31,8 @@ impl Process {
     pub(crate) fn spawn(command: &mut Command, scratch: &Scratch) -> std::io::Result<Self> {
         let pid_file = scratch.file(PID_FILE);
         let child = command.spawn()?;
-        let process = Self { pid: child.id(), pid_file, child: Mutex::new(child) };
+        let process =
+            Self { pid: child.id(), pid_file, child: Mutex::new(child), paused: AtomicBool::new(false) };
         fs::write(&process.pid_file, process.pid.to_string())?;
         Ok(process)
     }
@@ -48,6 +53,10 @@ impl Process {
     /// Stops it, and comes back when it stands still.
     pub(crate) fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)?;
+        if self.paused.swap(true, Ordering::Relaxed) {
+            // That it stands still is told once.
+            return Ok(());
+        }
         let pid = Pid::from_child(&self.child());
         wait::until("the process to stop", wait::LIMIT, || {
             // For stops only: its end is left to the child's own wait.
@@ -60,6 +69,7 @@ impl Process {
     }
 
     pub(crate) fn resume(&self) -> Result<()> {
+        self.paused.store(false, Ordering::Relaxed);
         self.signal(Signal::CONT)
     }
 

@@ -81,6 +81,9 @@ fn a_paused_server_answers_when_it_goes_on() -> Result<()> {
     let server = RedisServer::start()?;
     let mut connection = server.connect()?;
     server.pause()?;
+    server.resume()?;
+    server.pause()?;
+    server.pause()?;
     connection.set_read_timeout(Some(Duration::from_millis(50)))?;
     let error = redis::cmd("INCR").arg("key").query::<i64>(&mut connection).expect_err("nobody answers");
     assert!(error.is_timeout(), "{error}");
