@@ -1,52 +1,97 @@
-//! Ports that nobody uses.
+//! Ports that nobody else uses.
 
 use std::{
-    net::{Ipv4Addr, TcpListener},
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     process,
     sync::atomic::{AtomicU32, Ordering},
 };
+
+use socket2::{Domain, Socket, Type};
 
 /// From which ports are taken.
 ///
 /// Below those that systems give to outgoing connections: a client that tries again and again to reach a server
 /// that is gone would otherwise be given that port itself some day, and be connected to itself.
 const FIRST: u16 = 10_000;
-const COUNT: u32 = 12_000;
+const COUNT: u32 = 10_000;
 
 /// How far above a node's port the one is on which it speaks to other nodes of its cluster. Before Redis 7.0 it
-/// is always that far. Below the outgoing connections' as well.
-pub(crate) const BUS: u16 = 10_000;
+/// is always that far. Above all other ports of ours, and below the outgoing connections' as well.
+const BUS: u16 = 10_000;
 
-/// A port on which nobody listened a moment ago, nor on its [`BUS`].
+/// A port of 127.0.0.1, and the one of the cluster's bus.
 ///
-/// Somebody else may be quicker to take it, so who listens there has to ask for another if it is in use.
-pub(crate) fn free() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // So that test processes that run at the same time rarely try the same ones.
-    let start = process::id() % COUNT * 7919;
-    loop {
-        let next = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
-        let port = FIRST + ((start + next) % COUNT) as u16;
-        if is_free(port) && is_free(port + BUS) {
-            return port;
+/// Where the system lets it, as Linux does, it is kept for as long as this lives, even while the server is down:
+/// a client that looks for the server must not find one of another test there. Elsewhere it was free a moment
+/// ago, and is likely to stay so.
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u16,
+    _kept: Option<[Socket; 2]>,
+}
+
+impl Port {
+    /// One that nobody uses.
+    pub(crate) fn reserve() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // So that test processes that run at the same time rarely try the same ones.
+        let start = process::id() % COUNT * 7919;
+        loop {
+            let next = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+            let number = FIRST + ((start + next) % COUNT) as u16;
+            if let (Ok(port), Ok(bus)) = (reserve(number), reserve(number + BUS)) {
+                let kept = can_listen(number).then_some([port, bus]);
+                return Self { number, _kept: kept };
+            }
         }
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
     }
 }
 
-fn is_free(port: u16) -> bool {
+/// Fails if anybody else has the port, be it reserved or in use.
+fn reserve(port: u16) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
+    // From now on who says the same can listen there, as servers do, though not reserve it, which is said later.
+    socket.set_reuse_address(true)?;
+    Ok(socket)
+}
+
+/// Whether a server can listen on a port that is reserved.
+fn can_listen(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+
     use super::*;
 
     #[test]
-    fn a_port_that_is_taken_is_not_given() {
-        let hold = || TcpListener::bind((Ipv4Addr::LOCALHOST, free())).ok();
-        let held: Vec<_> = (0..8).filter_map(|_| hold()).collect();
-        let port = free();
-        assert!(held.iter().all(|held| held.local_addr().expect("it is bound").port() != port));
-        assert!((FIRST..22_000).contains(&port));
+    fn a_port_that_is_listened_on_is_not_given_again() {
+        let port = Port::reserve();
+        let address = (Ipv4Addr::LOCALHOST, port.number());
+        let listener = TcpListener::bind(address).expect("it is ours");
+        reserve(port.number()).expect_err("it is in use");
+        TcpStream::connect(address).expect("it is listened on");
+        drop(listener);
+    }
+
+    #[test]
+    fn a_port_is_kept_while_nobody_listens() {
+        let port = Port::reserve();
+        if port._kept.is_some() {
+            reserve(port.number()).expect_err("it is kept");
+        }
+        let error = TcpStream::connect((Ipv4Addr::LOCALHOST, port.number())).expect_err("nobody listens");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        for _ in 0..2 {
+            drop(TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).expect("it is ours"));
+        }
     }
 }

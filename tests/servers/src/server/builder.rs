@@ -6,7 +6,7 @@ use super::{
     Certificates, RedisServer,
     launch::{self, Failure, Launch},
 };
-use crate::{Error, Result, ports, scratch::Scratch};
+use crate::{Error, Result, ports::Port, scratch::Scratch};
 
 /// How many ports are tried. Each fails only if somebody else took it a moment before.
 const ATTEMPTS: usize = 32;
@@ -101,7 +101,7 @@ impl Builder {
     pub fn start(self) -> Result<RedisServer> {
         let mut last = Error::new("no port was tried");
         for _ in 0..ATTEMPTS {
-            match self.start_on(ports::free()) {
+            match self.start_on(Port::reserve()) {
                 Ok(server) => return Ok(server),
                 Err(Failure::InUse(error)) => last = error,
                 Err(Failure::Other(error)) => return Err(error),
@@ -127,13 +127,14 @@ impl Builder {
         }
     }
 
-    fn start_on(&self, port: u16) -> Result<RedisServer, Failure> {
+    fn start_on(&self, port: Port) -> Result<RedisServer, Failure> {
         let scratch = Scratch::new()?;
-        let tls_port = self.tls.map(|_| ports::free());
+        let tls_port = self.tls.map(|_| Port::reserve());
         let certificates = self.tls.map(|_| Certificates::new(&scratch)).transpose()?;
-        let config = self.file(port, &scratch, tls_port.zip(certificates.as_ref()));
+        let config = self.file(&port, &scratch, tls_port.as_ref().zip(certificates.as_ref()));
         let launch = Launch::new(config, self.arguments.clone());
-        let process = launch.start(&scratch, |pid| launch::is_ready(port, self.default_password(), pid))?;
+        let process =
+            launch.start(&scratch, |pid| launch::is_ready(port.number(), self.default_password(), pid))?;
         Ok(RedisServer {
             process: Mutex::new(process),
             launch,
@@ -146,9 +147,10 @@ impl Builder {
     }
 
     /// The configuration file.
-    fn file(&self, port: u16, scratch: &Scratch, tls: Option<(u16, &Certificates)>) -> String {
+    fn file(&self, port: &Port, scratch: &Scratch, tls: Option<(&Port, &Certificates)>) -> String {
         let mut file = format!(
-            "bind 127.0.0.1\nport {port}\nprotected-mode no\ndaemonize no\nsave \"\"\nappendonly no\ndir {}\n",
+            "bind 127.0.0.1\nport {}\nprotected-mode no\ndaemonize no\nsave \"\"\nappendonly no\ndir {}\n",
+            port.number(),
             quoted(scratch.path())
         );
         let mut line = |name: &str, value: &str| {
@@ -158,7 +160,7 @@ impl Builder {
             line("unixsocket", &quoted(&socket));
         }
         if let Some((port, certificates)) = tls {
-            line("tls-port", &port.to_string());
+            line("tls-port", &port.number().to_string());
             line("tls-cert-file", &quoted(certificates.server_file()));
             line("tls-key-file", &quoted(certificates.server_key_file()));
             line("tls-ca-cert-file", &quoted(certificates.authority_file()));

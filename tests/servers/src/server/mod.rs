@@ -9,7 +9,7 @@ use std::{
 use redis::{Connection, Value};
 
 use self::launch::{Failure, Launch};
-use crate::{Error, Result, process::Process, scratch::Scratch, wait};
+use crate::{Error, Result, ports::Port, process::Process, scratch::Scratch, wait};
 
 mod builder;
 mod certificates;
@@ -35,8 +35,8 @@ pub struct RedisServer {
     process: Mutex<Process>,
     launch: Launch,
     options: Builder,
-    port: u16,
-    tls_port: Option<u16>,
+    port: Port,
+    tls_port: Option<Port>,
     certificates: Option<Certificates>,
     scratch: Scratch,
 }
@@ -59,13 +59,13 @@ impl RedisServer {
     /// The port for connections without TLS.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.port.number()
     }
 
     /// The port for connections with TLS, if [`Builder::tls`] asked for one.
     #[must_use]
     pub fn tls_port(&self) -> Option<u16> {
-        self.tls_port
+        self.tls_port.as_ref().map(Port::number)
     }
 
     /// What a client needs for TLS, if [`Builder::tls`] asked for it.
@@ -182,7 +182,7 @@ impl RedisServer {
     ///
     /// If the server cannot be reached.
     pub fn connect(&self) -> Result<Connection> {
-        launch::connect(self.port, self.options.default_password())
+        launch::connect(self.port(), self.options.default_password())
     }
 
     /// Sends one command, and reads the answer as a `T`.
@@ -192,7 +192,7 @@ impl RedisServer {
 
     /// Whether it answers, and not somebody else on its port.
     fn is_ready(&self, pid: u32) -> Result<()> {
-        launch::is_ready(self.port, self.options.default_password(), pid)
+        launch::is_ready(self.port(), self.options.default_password(), pid)
     }
 
     fn process(&self) -> MutexGuard<'_, Process> {

@@ -11,7 +11,7 @@ impl RedisServer {
     /// [`user`](super::Builder::user) if there is one, or else the [`password`](super::Builder::password).
     #[must_use]
     pub fn url(&self) -> String {
-        self.url_with_port(self.port)
+        self.url_with_port(self.port())
     }
 
     /// The same for another port, behind which is something that leads to this server.
@@ -23,7 +23,7 @@ impl RedisServer {
     /// The address for connections with TLS, if [`Builder::tls`](super::Builder::tls) asked for them.
     #[must_use]
     pub fn tls_url(&self) -> Option<String> {
-        Some(format!("rediss://{}127.0.0.1:{}/", self.userinfo(), self.tls_port?))
+        Some(format!("rediss://{}127.0.0.1:{}/", self.userinfo(), self.tls_port()?))
     }
 
     /// The address of the Unix socket, if [`Builder::unix_socket`](super::Builder::unix_socket) asked for one.
