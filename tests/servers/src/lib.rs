@@ -1,7 +1,8 @@
 //! Real servers for Tollgate's tests and benchmarks, started by the test that needs them.
 //!
 //! [`RedisServer`] is one Redis or Valkey, [`Replication`] a master with replicas, and [`Sentinels`] the same with
-//! somebody who watches over them. [`Cluster`] is a Redis Cluster.
+//! somebody who watches over them. [`Cluster`] is a Redis Cluster. [`Proxy`] is a
+//! bad network before any of them.
 //!
 //! ```
 //! use tollgate_servers::RedisServer;
@@ -26,12 +27,14 @@
 //! What is not dropped, because it is in a `static` or the test was killed, is killed by a shell that waits for
 //! the end of the test's process.
 //!
-//! Every server has a port of its own on 127.0.0.1, so that tests run at the same time. Unix only.
+//! Every server has a port of its own on 127.0.0.1, so that tests run at the same time. All that is done to a
+//! server blocks until it is done, for some milliseconds mostly. Unix only.
 
 mod cluster;
 mod error;
 mod ports;
 mod process;
+mod proxy;
 mod replication;
 
 mod scratch;
@@ -42,6 +45,7 @@ pub mod wait;
 pub use self::{
     cluster::Cluster,
     error::{Error, Result},
+    proxy::{Counts, Mode, Proxy},
     replication::Replication,
     sentinels::Sentinels,
     server::{Builder, Certificates, Product, RedisServer, Version},
