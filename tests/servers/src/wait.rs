@@ -8,7 +8,7 @@ use std::{
 use crate::{Error, Result};
 
 /// How long a server may take for what it is told. Far more than it needs, since the machine may be busy.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Asks again and again until `check` succeeds, and gives back what it found.
 ///

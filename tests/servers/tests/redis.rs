@@ -241,6 +241,18 @@ fn what_a_killed_test_leaves_is_cleaned_up() -> Result<()> {
     })
 }
 
+#[test]
+fn says_what_to_install_where_there_is_no_server() -> Result<()> {
+    let output = Command::new(env::current_exe()?)
+        .args(["--exact", "answers_under_its_url", "--nocapture"])
+        .env("REDIS_SERVER", "no-such-server")
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot run `no-such-server`"), "{said}");
+    assert!(said.contains("install the package redis-server"), "{said}");
+    Ok(())
+}
+
 /// The server, unless it was built without TLS: then there is nothing to test.
 fn with_tls(started: Result<RedisServer>) -> Result<Option<RedisServer>> {
     match started {

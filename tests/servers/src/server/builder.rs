@@ -193,3 +193,21 @@ impl Builder {
 fn quoted(text: impl AsRef<OsStr>) -> String {
     format!("{:?}", text.as_ref())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_port_that_somebody_took_meanwhile_is_told_from_other_failures() {
+        let port = Port::reserve();
+        let _other = TcpListener::bind(("127.0.0.1", port.number())).expect("nobody else is there");
+        let failure = Builder::default().start_on(port).expect_err("it cannot listen");
+        assert!(matches!(failure, Failure::InUse(_)), "{}", Error::from(failure));
+        let failure =
+            Builder::default().config("nonsense").start_on(Port::reserve()).expect_err("it refuses");
+        assert!(matches!(failure, Failure::Other(_)), "{}", Error::from(failure));
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{
     env, fs, io,
-    path::PathBuf,
+    path::{self, Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -23,6 +23,7 @@ pub(crate) struct Launch {
 }
 
 /// Why a server did not start.
+#[derive(Debug)]
 pub(crate) enum Failure {
     /// Somebody else has its port, so it may start on another one.
     InUse(Error),
@@ -84,10 +85,13 @@ impl Launch {
 }
 
 fn binary() -> PathBuf {
-    env::var_os("REDIS_SERVER").filter(|set| !set.is_empty()).unwrap_or_else(|| "redis-server".into()).into()
+    let set = env::var_os("REDIS_SERVER").filter(|set| !set.is_empty());
+    let binary = PathBuf::from(set.unwrap_or_else(|| "redis-server".into()));
+    // It is run in another directory than this one. A mere name is looked for on the path.
+    if binary.components().count() > 1 { path::absolute(&binary).unwrap_or(binary) } else { binary }
 }
 
-fn cannot_run(binary: &std::path::Path, error: &io::Error) -> Error {
+fn cannot_run(binary: &Path, error: &io::Error) -> Error {
     Error::new(format!(
         "cannot run `{}`: {error}. These tests need a Redis server of version 6.2 or later, or a Valkey: install \
          the package redis-server, redis or valkey of your system (`./scripts/test` does), or set REDIS_SERVER to \
@@ -96,7 +100,7 @@ fn cannot_run(binary: &std::path::Path, error: &io::Error) -> Error {
     ))
 }
 
-fn did_not_start(binary: &std::path::Path, scratch: &Scratch) -> Failure {
+fn did_not_start(binary: &Path, scratch: &Scratch) -> Failure {
     let log = fs::read_to_string(scratch.file(LOG)).unwrap_or_default();
     let message = format!("{} did not start. It said:\n{log}", binary.display());
     if log.contains("in use") {
