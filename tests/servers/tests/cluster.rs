@@ -29,7 +29,7 @@ fn a_replica_takes_over_from_a_master_that_is_gone() -> Result<()> {
     let slot = cluster.slot("key")?;
     let master = cluster.owner(slot)?;
     cluster.node(master).command(&["SET", "key", "value"])?;
-    cluster.node(master).command(&["WAIT", "1", "5000"])?;
+    cluster.wait_until_in_sync()?;
 
     cluster.kill(master)?;
     let successor = cluster.wait_for_failover(master)?;

@@ -5,7 +5,6 @@ use std::thread;
 use super::{Cluster, SLOTS, View};
 use crate::{
     Error, RedisServer, Result,
-    replication::{follows, offset},
     server::info::{field, parsed},
     wait,
 };
@@ -33,13 +32,7 @@ impl Cluster {
             self.replicate(replica, (replica - masters) / replicas)?;
         }
         self.wait_until_well()?;
-        for replica in masters..count {
-            let master = &self.nodes[(replica - masters) / replicas];
-            wait::until("the replicas to follow", wait::LIMIT, || {
-                follows(&self.nodes[replica], offset(master)?)
-            })?;
-        }
-        Ok(())
+        self.wait_until_in_sync()
     }
 
     fn start_nodes(&self, count: usize) -> Result<Vec<RedisServer>> {

@@ -6,7 +6,11 @@ use std::{
 };
 
 use self::view::View;
-use crate::{Builder, Error, RedisServer, Result, wait};
+use crate::{
+    Builder, Error, RedisServer, Result,
+    replication::{follows, offset},
+    wait,
+};
 
 mod form;
 mod reshard;
@@ -108,14 +112,16 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If the system refuses to.
+    /// If no other node says which slots it has, or the system refuses to.
     ///
     /// # Panics
     ///
     /// If there is none.
     pub fn kill(&self, node: usize) -> Result<()> {
         let killed = self.node(node);
-        if let Some(slot) = View::of(killed)?.member(killed.port())?.first_slot() {
+        // Others know as well, should this one be paused.
+        let witness = self.living().find(|other| other.port() != killed.port()).unwrap_or(killed);
+        if let Some(slot) = View::of(witness)?.member(killed.port())?.first_slot() {
             self.killed.lock().unwrap_or_else(PoisonError::into_inner).insert(node, slot);
         }
         killed.kill()
@@ -162,6 +168,21 @@ impl Cluster {
     /// If that takes too long.
     pub fn wait_until_well(&self) -> Result<()> {
         wait::until("the cluster to be well", wait::LIMIT, || self.is_well())
+    }
+
+    /// Comes back when all replicas that live have what their masters have now.
+    ///
+    /// # Errors
+    ///
+    /// If that takes too long, or a master is gone.
+    pub fn wait_until_in_sync(&self) -> Result<()> {
+        for node in self.living() {
+            let view = View::of(node)?;
+            let Some(master) = view.master(node.port())? else { continue };
+            let written = offset(&self.nodes[self.number(master.port)?])?;
+            wait::until("the replica to follow", wait::LIMIT, || follows(node, written))?;
+        }
+        Ok(())
     }
 
     /// Those whose process runs.

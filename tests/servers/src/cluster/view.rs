@@ -38,6 +38,13 @@ impl View {
             .ok_or_else(|| Error::new(format!("the node on port {port} is not known")))
     }
 
+    /// The master of the node on that port, if it is a replica.
+    pub(super) fn master(&self, port: u16) -> Result<Option<&Member>> {
+        let Some(id) = &self.member(port)?.master else { return Ok(None) };
+        let master = self.0.iter().find(|member| member.id == *id);
+        master.map(Some).ok_or_else(|| Error::new(format!("the master {id} is not known")))
+    }
+
     /// Whether the node on that port is responsible for the slot.
     pub(super) fn has(&self, port: u16, slot: u16) -> bool {
         self.owner(slot).is_ok_and(|owner| owner.port == port)
@@ -104,6 +111,7 @@ mod tests {
         view.owner(102).expect_err("nobody has it");
         assert!(view.member(7000).expect("it is there").is_well());
         assert!(!view.member(7001).expect("it is there").is_well());
-        assert_eq!(view.member(7002).expect("it is there").master.as_deref(), Some("aa"));
+        assert_eq!(view.master(7002).expect("it is there").map(|master| master.port), Some(7000));
+        assert_eq!(view.master(7000).expect("it is there"), None);
     }
 }
