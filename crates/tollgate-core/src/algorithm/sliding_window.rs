@@ -160,7 +160,8 @@ impl<'a> View<'a> {
 
     /// How long until `cost`, which is at most the limit, fits. For a cost that does not fit now.
     fn retry(&self, cost: u32) -> u64 {
-        let room = self.quota.max() - cost;
+        // Saturating, because a live count can be asked under a quota that makes no sense.
+        let room = self.quota.max().saturating_sub(cost);
         // Within this window only the previous one fades; it is gone at the window's end.
         match room.checked_sub(self.state.current) {
             Some(room) => self.until_faded_to(room),

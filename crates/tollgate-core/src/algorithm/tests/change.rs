@@ -68,3 +68,14 @@ fn changing_to_and_fro_gains_nothing_and_loses_nothing() {
         assert_eq!(subject.remaining(), old.max() - 2, "{old} and {new}");
     }
 }
+
+#[test]
+fn a_live_count_under_a_quota_that_makes_no_sense_admits_nothing() {
+    for (sound, broken) in each(5, SECOND).into_iter().zip(each(0, SECOND)) {
+        let mut counter = Counter::new(&sound);
+        assert!(counter.charge(&sound, 2, START).is_admitted());
+        assert!(!counter.charge(&broken, 1, START).is_admitted(), "{broken:?}");
+        assert!(!counter.peek(&broken, 1, START).is_admitted(), "{broken:?}");
+        assert_eq!(counter.charge(&sound, 1, START).remaining(), 2, "{sound:?}");
+    }
+}
