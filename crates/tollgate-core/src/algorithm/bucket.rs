@@ -46,6 +46,9 @@ impl FullAt {
         if let Some(outcome) = self.charge_steady(quota, cost, now) {
             return outcome;
         }
+        if let Some(outcome) = self.deny_steady(quota, cost, now) {
+            return outcome;
+        }
         let before = self.wait(quota, now);
         let Some(after) = after(before, quota, cost) else {
             self.settle(quota, now);
@@ -72,6 +75,21 @@ impl FullAt {
         let refill_micros = if after == 0 { 0 } else { next };
         let budget = Budget { limit: quota.max(), remaining, reset_micros: after, refill_micros };
         Some(Outcome::admit(budget, if steady.queues { before } else { 0 }))
+    }
+
+    /// Denies a charge that [`charge_steady`](Self::charge_steady) did not make, if that was not for the quota.
+    fn deny_steady(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
+        let steady = quota.steady()?;
+        let fill = quota.fill().micros;
+        let before = self.0.micros.saturating_sub(now.as_micros()).min(fill);
+        self.settle(quota, now);
+        let (remaining, next) = steady.units(fill - before);
+        let refill_micros = if before == 0 { 0 } else { next };
+        let budget = Budget { limit: quota.max(), remaining, reset_micros: before, refill_micros };
+        if cost > quota.max() {
+            return Some(Outcome::never(budget));
+        }
+        Some(Outcome::deny(budget, before + steady.span(cost) - fill))
     }
 
     pub(crate) fn peek<const QUEUE: bool>(self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {

@@ -19,10 +19,9 @@ pub struct State {
 #[inline]
 pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     let current = state.at(quota.period_micros(), now);
-    let outcome = current.outcome(quota, cost, now);
-    if !outcome.is_admitted() {
+    if cost > quota.max().saturating_sub(current.count) {
         state.settle(quota, now);
-        return outcome;
+        return current.outcome(quota, cost, now);
     }
     *state = State { count: current.count + cost, ..current };
     Outcome::admit(state.budget(quota, now), 0)

@@ -20,13 +20,13 @@ pub struct State {
 /// Counts `cost` if the estimate has room for it.
 pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     let view = View::new(*state, quota, now);
-    let outcome = view.outcome(cost);
-    if !outcome.is_admitted() {
+    let faded = view.faded();
+    if cost > view.remaining(faded) {
         state.settle(quota, now);
-        return outcome;
+        return view.outcome(cost);
     }
     *state = State { current: view.state.current + cost, ..view.state };
-    Outcome::admit(View { state: *state, ..view }.budget(), 0)
+    Outcome::admit(View { state: *state, ..view }.budget(faded), 0)
 }
 
 /// What [`charge`] would say.
@@ -133,13 +133,16 @@ impl<'a> View<'a> {
         self.left + period - share(self.state.current, room, period)
     }
 
-    fn budget(&self) -> Budget {
+    fn remaining(&self, faded: u32) -> u32 {
+        self.quota.max().saturating_sub(self.state.current.saturating_add(faded))
+    }
+
+    fn budget(&self, faded: u32) -> Budget {
         let State { previous, current, .. } = self.state;
-        let faded = self.faded();
         let limit = self.quota.max();
         Budget {
             limit,
-            remaining: limit.saturating_sub(current.saturating_add(faded)),
+            remaining: self.remaining(faded),
             reset_micros: match (previous, current) {
                 (0, 0) => 0,
                 (_, 0) => self.left,
@@ -170,7 +173,7 @@ impl<'a> View<'a> {
     }
 
     fn outcome(&self, cost: u32) -> Outcome {
-        let budget = self.budget();
+        let budget = self.budget(self.faded());
         if cost > self.quota.max() {
             Outcome::never(budget)
         } else if cost <= budget.remaining {
