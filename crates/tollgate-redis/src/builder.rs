@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tollgate_core::ManualClock;
 
+use crate::cluster::Router;
 use crate::config::Config;
 use crate::denied::Denied;
 use crate::error::SetupError;
 use crate::link::Link;
 use crate::servers::{Kind, Servers};
-use crate::store::RedisStore;
+use crate::store::{Links, RedisStore};
 
 /// Makes a [`RedisStore`].
 #[derive(Clone, Debug)]
@@ -100,9 +101,13 @@ impl RedisStoreBuilder {
         match servers.0 {
             Kind::One(target) => {
                 let link = Link::start(target, &config, Arc::clone(&denied), None);
-                Ok(RedisStore::start(link, config, denied))
+                Ok(RedisStore::start(Links::One(link), config, denied))
             }
-            Kind::Cluster(_) => Err(SetupError::NoServers),
+            Kind::Cluster(seeds) => {
+                let config = Config { cluster: true, ..config };
+                let router = Router::start(seeds, &config, Arc::clone(&denied));
+                Ok(RedisStore::start(Links::Cluster(router), config, denied))
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use tollgate_core::algorithm::{self, Counter};
 use tollgate_core::{Algorithm, Charge, Decision, Quota, Timestamp};
 
-use crate::request::{Charges, OwnCharge};
+use crate::request::{Charges, Decided, OwnCharge};
 
 /// How many requests a group holds: their number is one byte.
 const GROUP: usize = 255;
@@ -157,8 +157,9 @@ impl Call {
     pub(crate) fn decide(
         &self,
         requests: &[&Charges],
+        parts: &[bool],
         answer: &Answer<'_>,
-        mut told: impl FnMut(usize, Decision, &[Counter], &[usize]),
+        mut told: impl FnMut(usize, Decided, &[Counter], &[usize]),
     ) -> Result<(), Garbled> {
         let cut_short = Garbled("the reply of the script is cut short");
         let (admitted, rest) = answer.body.split_at_checked(self.groups.len()).ok_or(cut_short)?;
@@ -167,17 +168,23 @@ impl Call {
             for (request, places) in self.places.iter().enumerate() {
                 let charges: SmallVec<[Charge<'_>; 2]> =
                     requests[request].iter().map(OwnCharge::by_ref).collect();
-                told(request, algorithm::peek(&counters, places, &charges, answer.now), &counters, places);
+                let decision = algorithm::peek(&counters, places, &charges, answer.now);
+                told(request, Decided { decision, before: None }, &counters, places);
             }
         }
         for (group, admitted) in self.groups.iter().zip(admitted) {
             for (i, &request) in group.members.iter().enumerate() {
                 let places = &self.places[request];
+                let before = parts[request].then(|| {
+                    let charges: SmallVec<[Charge<'_>; 2]> =
+                        requests[request].iter().map(OwnCharge::by_ref).collect();
+                    algorithm::peek(&counters, places, &charges, answer.now)
+                });
                 let decision = decide_one(requests[request], &mut counters, places, answer.now);
                 if decision.is_admitted() != (i < usize::from(*admitted)) {
                     return Err(Garbled("the script has not decided as the algorithm does"));
                 }
-                told(request, decision, &counters, places);
+                told(request, Decided { decision, before }, &counters, places);
             }
         }
         Ok(())

@@ -13,6 +13,8 @@ use crate::script::{CHARGE, REFUND};
 pub(crate) enum Target {
     /// Always the same.
     Server(Client),
+    /// A node of a cluster.
+    Node(ConnectionInfo),
     /// Whichever the sentinels say is the master.
     Sentinel(Sentinels),
 }
@@ -38,6 +40,7 @@ impl Target {
         let connecting = async {
             let client = match self {
                 Self::Server(client) => client.clone(),
+                Self::Node(info) => Client::open(info.clone())?,
                 Self::Sentinel(sentinels) => sentinels.master(timeout).await?,
             };
             let mut connection = open(&client, timeout).await?;

@@ -39,6 +39,8 @@ struct Command {
 
 #[derive(Debug)]
 enum CommandKind {
+    /// Says that the next command is for a slot that is on its way.
+    Asking,
     Script(Call),
     Refund,
     Reset,
@@ -115,13 +117,24 @@ impl Flight {
         let deadline = if config.clock.is_none() { time.at(flight.deadline) } else { None };
         for ask in asks {
             match &ask.kind {
+                Kind::Charge { .. } | Kind::Peek { .. } if ask.asking => {
+                    let peek = matches!(ask.kind, Kind::Peek { .. });
+                    flight.add_asking(&mut commands);
+                    flight.add_scripts(&mut commands, vec![ask], peek, deadline, config);
+                }
                 Kind::Charge { .. } => charges.push(ask),
                 Kind::Peek { .. } => peeks.push(ask),
                 Kind::Refund { counter, cost, receipt, .. } => {
+                    if ask.asking {
+                        flight.add_asking(&mut commands);
+                    }
                     commands.0.push(refund(&counter.name, *cost, *receipt, config.now()));
                     flight.commands.push(Command { kind: CommandKind::Refund, asks: vec![Some(ask)] });
                 }
                 Kind::Reset { counter, .. } => {
+                    if ask.asking {
+                        flight.add_asking(&mut commands);
+                    }
                     let mut command = redis::cmd("DEL");
                     command.arg(counter.name.as_slice());
                     commands.0.push(command);
@@ -135,6 +148,11 @@ impl Flight {
             }
         }
         (flight, commands)
+    }
+
+    fn add_asking(&mut self, commands: &mut Commands) {
+        commands.0.push(redis::cmd("ASKING"));
+        self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
     fn add_scripts(
@@ -174,7 +192,14 @@ impl Flight {
         let requests = Charges::from_elem(charge, 1);
         for (_, call) in Call::gather(std::iter::once(&requests), 1, false) {
             let command = script(call.names(&[&requests]), &call.pack(None, None));
-            let value = connection.send_packed_command(&command).await?.extract_error()?;
+            let value = match connection.send_packed_command(&command).await?.extract_error() {
+                Ok(value) => value,
+                // The slot of the probe has gone elsewhere; the node answers, which is enough.
+                Err(error) if config.cluster && error.is_cluster_error() => {
+                    return server_time(connection).await;
+                }
+                Err(error) => return Err(error),
+            };
             let Value::BulkString(reply) = value else {
                 return Err(garbled(Garbled("the script returned something else than bytes")));
             };
@@ -237,6 +262,7 @@ impl Flight {
                     command.answered(&reply, sent_at, denied, &mut landed);
                 }
                 (CommandKind::Refund | CommandKind::Reset, Value::Int(_)) => command.done(denied),
+                (CommandKind::Asking, _) => {}
                 _ => command.garbled("Redis answered something else than it was asked", &mut landed),
             }
         }
@@ -266,22 +292,24 @@ impl Command {
         let charges: Vec<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
         let peek = matches!(self.asks.iter().flatten().next(), Some(Ask { kind: Kind::Peek { .. }, .. }));
         let mut decisions = Vec::with_capacity(charges.len());
-        let decided = call.decide(&charges, &answer, |request, decision, counters, places| {
+        let parts: Vec<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
+        let decided = call.decide(&charges, &parts, &answer, |request, decided, counters, places| {
+            let decision = &decided.decision;
             if peek {
                 // It has changed nothing, and so nothing is known that was not.
             } else if decision.is_admitted() {
                 charges[request].iter().for_each(|charge| denied.forget(charge.rule, charge.key));
             } else {
-                denied.learn(charges[request], counters, places, &decision, sent_at);
+                denied.learn(charges[request], counters, places, decision, sent_at);
             }
-            decisions.push((request, decision));
+            decisions.push((request, decided));
         });
         if let Err(Garbled(why)) = decided {
             return self.garbled(why, landed);
         }
-        for (request, decision) in decisions {
+        for (request, decided) in decisions {
             if let Some(ask) = self.asks[request].take() {
-                landed.again.extend(ask.decided(decision));
+                landed.again.extend(ask.decided(decided));
             }
         }
     }
@@ -335,6 +363,11 @@ fn script<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>, ask: &[u8]) -> Cmd
     });
     command.arg(ask);
     command
+}
+
+async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp, RedisError> {
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
+    Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
 }
 
 fn refund(name: &Name, cost: u32, receipt: Option<Receipt>, now: Option<Timestamp>) -> Cmd {

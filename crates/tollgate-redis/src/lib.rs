@@ -15,6 +15,7 @@ mod request;
 mod script;
 mod server_time;
 mod servers;
+mod several;
 mod store;
 
 pub use self::breaker::BreakerState;

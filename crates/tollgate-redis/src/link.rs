@@ -348,6 +348,7 @@ impl Worker {
             self.time.learn(time, Instant::now());
         }
         self.load_scripts |= scripts_missing;
+        // (A node of a cluster that sends everything elsewhere is sound.)
         for (ask, error) in elsewhere {
             match &self.redirect {
                 Some(redirect) => redirect(ask, &error),

@@ -41,6 +41,14 @@ pub(crate) type Charges = SmallVec<[OwnCharge; 1]>;
 /// Where the answer goes; nowhere once it was given.
 pub(crate) type Reply<T> = Option<oneshot::Sender<Result<T, StoreError>>>;
 
+/// What was decided.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    /// What a peek would have said before, if it is but a part of a request.
+    pub(crate) before: Option<Decision>,
+}
+
 /// Something to ask Redis.
 #[derive(Debug)]
 pub(crate) struct Ask {
@@ -49,14 +57,32 @@ pub(crate) struct Ask {
     pub(crate) deadline: Instant,
     /// How often it was sent, and not done.
     pub(crate) attempts: u8,
+    /// Its slot is moving to the node that is asked, which must be told that this is known.
+    pub(crate) asking: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    Charge { charges: Charges, reply: Reply<Decision> },
-    Peek { charges: Charges, reply: Reply<Decision> },
-    Refund { counter: Counted, cost: u32, receipt: Option<Receipt>, reply: Reply<()> },
-    Reset { counter: Counted, reply: Reply<()> },
+    /// `part`: others of the same request are charged elsewhere.
+    Charge {
+        charges: Charges,
+        part: bool,
+        reply: Reply<Decided>,
+    },
+    Peek {
+        charges: Charges,
+        reply: Reply<Decided>,
+    },
+    Refund {
+        counter: Counted,
+        cost: u32,
+        receipt: Option<Receipt>,
+        reply: Reply<()>,
+    },
+    Reset {
+        counter: Counted,
+        reply: Reply<()>,
+    },
 }
 
 /// A rule and a key, and what their counter is called.
@@ -75,7 +101,7 @@ impl Counted {
 
 impl Ask {
     pub(crate) fn new(kind: Kind, timeout: Duration) -> Self {
-        Self { kind, deadline: Instant::now() + timeout, attempts: 0 }
+        Self { kind, deadline: Instant::now() + timeout, attempts: 0, asking: false }
     }
 
     /// A counter that is asked for: where it lives, all of them live.
@@ -105,6 +131,11 @@ impl Ask {
         }
     }
 
+    /// Whether others of the same request are charged elsewhere.
+    pub(crate) const fn is_part(&self) -> bool {
+        matches!(self.kind, Kind::Charge { part: true, .. })
+    }
+
     /// The charges, if it is about charges.
     pub(crate) fn charges(&self) -> Option<&Charges> {
         match &self.kind {
@@ -115,14 +146,14 @@ impl Ask {
 
     /// Passes a decision on. If whoever asked has gone, returns what is to be given back: the request went away
     /// before it was let in. (One that was told that the store failed may have been let in by its rules.)
-    pub(crate) fn decided(self, decision: Decision) -> Vec<Self> {
+    pub(crate) fn decided(self, decided: Decided) -> Vec<Self> {
         match self.kind {
-            Kind::Charge { charges, reply: Some(reply) } => match reply.send(Ok(decision)) {
-                Err(Ok(unheard)) if unheard.is_admitted() => give_back(&charges, &unheard),
+            Kind::Charge { charges, reply: Some(reply), .. } => match reply.send(Ok(decided)) {
+                Err(Ok(unheard)) if unheard.decision.is_admitted() => give_back(&charges, &unheard.decision),
                 _ => Vec::new(),
             },
             Kind::Peek { reply: Some(reply), .. } => {
-                drop(reply.send(Ok(decision)));
+                drop(reply.send(Ok(decided)));
                 Vec::new()
             }
             _ => Vec::new(),

@@ -10,15 +10,17 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tollgate_core::{Answer, Charge, Decision, KeyRef, Refund, RuleName, Store, StoreError};
 
-use crate::breaker::BreakerState;
+use crate::breaker::{Breaker, BreakerState};
 use crate::builder::RedisStoreBuilder;
+use crate::cluster::{Router, slot};
 use crate::config::Config;
 use crate::denied::Denied;
 use crate::error::SetupError;
 use crate::link::{Link, unavailable};
 use crate::name::Names;
-use crate::request::{Ask, Charges, Counted, Kind, OwnCharge, UNHURRIED};
+use crate::request::{Ask, Charges, Counted, Decided, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
+use crate::several::{self, Part, Several, State};
 
 /// A store in Redis or Valkey: one budget for all processes that use the same servers and the same prefix.
 ///
@@ -32,12 +34,49 @@ struct Inner {
     names: Names,
     config: Config,
     denied: Arc<Denied>,
-    link: Link,
+    links: Links,
+}
+
+/// The connections to whoever has the counters.
+#[derive(Clone, Debug)]
+pub(crate) enum Links {
+    /// One server has them all.
+    One(Link),
+    /// They are spread over a cluster.
+    Cluster(Arc<Router>),
+}
+
+impl Links {
+    /// Puts something in line. It is answered in any case.
+    pub(crate) fn put(&self, ask: Ask) {
+        match self {
+            Self::One(link) => link.put(ask),
+            Self::Cluster(router) => router.put(ask),
+        }
+    }
+
+    fn breaker(&self) -> &Breaker {
+        match self {
+            Self::One(link) => link.breaker(),
+            Self::Cluster(router) => router.breaker(),
+        }
+    }
+
+    /// The error to answer with instead of asking.
+    fn refuses(&self, charges: &Charges) -> Option<StoreError> {
+        match self {
+            Self::One(link) => link.refuses(),
+            Self::Cluster(router) => charges.iter().find_map(|charge| router.refuses(&charge.name)),
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.link.close();
+        match &self.links {
+            Links::One(link) => link.close(),
+            Links::Cluster(router) => router.close(),
+        }
     }
 }
 
@@ -60,21 +99,21 @@ impl RedisStore {
         RedisStoreBuilder::new(servers)
     }
 
-    pub(crate) fn start(link: Link, config: Config, denied: Arc<Denied>) -> Self {
+    pub(crate) fn start(links: Links, config: Config, denied: Arc<Denied>) -> Self {
         let names = Names::new(&config.prefix);
-        Self { inner: Arc::new(Inner { names, config, denied, link }) }
+        Self { inner: Arc::new(Inner { names, config, denied, links }) }
     }
 
     /// Whether Redis is asked, or known not to work.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
-        self.inner.link.breaker().watch().borrow().clone()
+        self.inner.links.breaker().watch().borrow().clone()
     }
 
     /// Tells each change of the [breaker](Self::breaker).
     #[must_use]
     pub fn watch_breaker(&self) -> watch::Receiver<BreakerState> {
-        self.inner.link.breaker().watch()
+        self.inner.links.breaker().watch()
     }
 
     /// Waits until Redis works.
@@ -98,13 +137,38 @@ impl RedisStore {
         charges.iter().map(|charge| OwnCharge::new(charge, &self.inner.names)).collect()
     }
 
+    /// Asks for a request: at once for all charges that may be asked together.
+    fn ask_for(&self, charges: Charges, peek: bool) -> Deciding {
+        let one = |charges: Charges, part: bool| {
+            self.ask(self.inner.config.timeout, |reply| {
+                if peek {
+                    Kind::Peek { charges, reply: Some(reply) }
+                } else {
+                    Kind::Charge { charges, part, reply: Some(reply) }
+                }
+            })
+        };
+        if charges.len() == 1 || matches!(self.inner.links, Links::One(_)) {
+            return Deciding::One(one(charges, false));
+        }
+        let (mut groups, order) = several::by(charges, |charge| slot(&charge.name));
+        if groups.len() == 1 {
+            return Deciding::One(one(groups.swap_remove(0), false));
+        }
+        let parts = groups.into_iter().map(|charges| {
+            let state = State::Asking(one(charges.clone(), !peek));
+            Part { charges, state }
+        });
+        Deciding::Several(Box::new(Several::new(parts.collect(), order, self.inner.links.clone())))
+    }
+
     fn ask<T>(
         &self,
         timeout: Duration,
         kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
     ) -> Asking<T> {
         let (reply, answer) = oneshot::channel();
-        self.inner.link.put(Ask::new(kind(reply), timeout));
+        self.inner.links.put(Ask::new(kind(reply), timeout));
         Asking(answer)
     }
 }
@@ -116,29 +180,26 @@ impl Store for RedisStore {
         if let Some(denial) = self.inner.denied.find(charges) {
             return Answer::Now(Ok(denial));
         }
-        if let Some(error) = self.inner.link.refuses() {
-            return Answer::Now(Err(error));
-        }
         if charges.is_empty() {
             return Answer::Now(Ok(Decision::new(self.inner.denied.now())));
         }
         let charges = self.own(charges);
-        let asking =
-            self.ask(self.inner.config.timeout, |reply| Kind::Charge { charges, reply: Some(reply) });
-        Answer::Later(Charging(asking))
+        if let Some(error) = self.inner.links.refuses(&charges) {
+            return Answer::Now(Err(error));
+        }
+        Answer::Later(Charging(self.ask_for(charges, false)))
     }
 
     fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
-        // Nothing to look at takes no time.
-        let now = charges.is_empty().then(|| self.inner.denied.now());
-        let charges = self.own(charges);
-        let asking = now
-            .is_none()
-            .then(|| self.ask(self.inner.config.timeout, |reply| Kind::Peek { charges, reply: Some(reply) }));
+        let asked = match charges {
+            // Nothing to look at takes no time.
+            [] => Err(Decision::new(self.inner.denied.now())),
+            charges => Ok(self.ask_for(self.own(charges), true)),
+        };
         async move {
-            match (asking, now) {
-                (Some(asking), _) => asking.await,
-                (None, now) => Ok(Decision::new(now.unwrap_or_default())),
+            match asked {
+                Ok(asked) => asked.await,
+                Err(nothing) => Ok(nothing),
             }
         }
     }
@@ -180,7 +241,7 @@ impl fmt::Debug for RedisStore {
 
 /// An answer that is under way.
 #[derive(Debug)]
-struct Asking<T>(oneshot::Receiver<Result<T, StoreError>>);
+pub(crate) struct Asking<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Future for Asking<T> {
     type Output = Result<T, StoreError>;
@@ -192,12 +253,32 @@ impl<T> Future for Asking<T> {
     }
 }
 
+/// A decision that is under way.
+#[derive(Debug)]
+enum Deciding {
+    One(Asking<Decided>),
+    Several(Box<Several>),
+}
+
+impl Future for Deciding {
+    type Output = Result<Decision, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::One(asking) => {
+                Pin::new(asking).poll(cx).map(|answer| answer.map(|decided| decided.decision))
+            }
+            Self::Several(several) => Pin::new(several).poll(cx),
+        }
+    }
+}
+
 /// A charge that is under way.
 ///
 /// Dropped before the answer has come, the charge is given back if it was made.
 #[derive(Debug)]
 #[must_use = "the charge is under way, whether or not the answer is looked at"]
-pub struct Charging(Asking<Decision>);
+pub struct Charging(Deciding);
 
 impl Future for Charging {
     type Output = Result<Decision, StoreError>;

@@ -1,7 +1,7 @@
-//! Which node of a cluster has a counter.
+//! Which slot of a cluster a counter is in.
 
 /// How many slots a cluster has.
-pub(crate) const SLOTS: u16 = 16_384;
+pub(super) const SLOTS: u16 = 16_384;
 
 /// The slot of a counter: that of what is in the braces of its name.
 pub(crate) fn slot(name: &[u8]) -> u16 {
@@ -11,6 +11,12 @@ pub(crate) fn slot(name: &[u8]) -> u16 {
         Some(&rest[..close]).filter(|tag| !tag.is_empty())
     });
     crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(name)) % SLOTS
+}
+
+/// Something to put into the braces of a name, so that it is in one of these slots.
+pub(super) fn tag_in(is_ours: impl Fn(u16) -> bool) -> Option<String> {
+    // Every slot is hit by one of the first few hundred thousand numbers.
+    (0..1_000_000_u32).map(|number| number.to_string()).find(|tag| is_ours(slot(tag.as_bytes())))
 }
 
 #[cfg(test)]

@@ -1,0 +1,112 @@
+//! Which node has which slots.
+
+use redis::{ErrorKind, RedisError, Value};
+
+use super::slot::SLOTS;
+
+/// Where a node is.
+pub(super) type Address = (String, u16);
+
+/// The master of each slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Map {
+    pub(super) nodes: Vec<Address>,
+    /// For each slot, the number of its node.
+    slots: Vec<Option<u16>>,
+}
+
+impl Map {
+    /// Reads the answer to `CLUSTER SLOTS`. A node that does not know its own address is where it was `asked`.
+    pub(super) fn read(answer: &Value, asked: &Address) -> Result<Self, RedisError> {
+        let garbled = || {
+            RedisError::from((
+                ErrorKind::UnexpectedReturnType,
+                "CLUSTER SLOTS was answered with something else",
+            ))
+        };
+        let Value::Array(ranges) = answer else { return Err(garbled()) };
+        let mut map = Self { nodes: Vec::new(), slots: vec![None; usize::from(SLOTS)] };
+        for range in ranges {
+            let Value::Array(range) = range else { return Err(garbled()) };
+            let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &**range else {
+                return Err(garbled());
+            };
+            let [host, Value::Int(port), ..] = &**master else { return Err(garbled()) };
+            let host = match host {
+                Value::BulkString(host) if !host.is_empty() => String::from_utf8_lossy(host).into_owned(),
+                Value::SimpleString(host) if !host.is_empty() => host.clone(),
+                _ => asked.0.clone(),
+            };
+            let port = u16::try_from(*port).map_err(|_| garbled())?;
+            let (Ok(first), Ok(last)) = (usize::try_from(*first), usize::try_from(*last)) else {
+                return Err(garbled());
+            };
+            let node = map.number(&(host, port));
+            map.slots.get_mut(first..=last).ok_or_else(garbled)?.fill(Some(node));
+        }
+        if map.nodes.is_empty() {
+            return Err(RedisError::from((ErrorKind::UnexpectedReturnType, "the cluster has no slots")));
+        }
+        Ok(map)
+    }
+
+    /// The node of a slot.
+    pub(super) fn node(&self, slot: u16) -> Option<&Address> {
+        let node = self.slots.get(usize::from(slot)).copied()??;
+        self.nodes.get(usize::from(node))
+    }
+
+    /// Notes that a slot has moved.
+    pub(super) fn set(&mut self, slot: u16, address: &Address) {
+        let node = self.number(address);
+        if let Some(entry) = self.slots.get_mut(usize::from(slot)) {
+            *entry = Some(node);
+        }
+    }
+
+    fn number(&mut self, address: &Address) -> u16 {
+        let known = self.nodes.iter().position(|node| node == address).unwrap_or_else(|| {
+            self.nodes.push(address.clone());
+            self.nodes.len() - 1
+        });
+        known as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: i64, last: i64, host: &str, port: i64) -> Value {
+        let master = Value::Array(vec![Value::BulkString(host.into()), Value::Int(port)]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), master])
+    }
+
+    #[test]
+    fn it_reads_what_redis_says() {
+        let asked = ("asked".to_owned(), 1);
+        let answer = Value::Array(vec![range(0, 99, "a", 7), range(100, 16_383, "", 8)]);
+        let mut map = Map::read(&answer, &asked).unwrap();
+        assert_eq!(map.node(99), Some(&("a".to_owned(), 7)));
+        assert_eq!(map.node(100), Some(&("asked".to_owned(), 8)), "a node that does not know where it is");
+        map.set(100, &("b".to_owned(), 9));
+        assert_eq!(map.node(100), Some(&("b".to_owned(), 9)));
+        assert_eq!(map.node(101), Some(&("asked".to_owned(), 8)));
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let asked = ("asked".to_owned(), 1);
+        for answer in [
+            Value::Nil,
+            Value::Array(vec![]),
+            Value::Array(vec![Value::Nil]),
+            Value::Array(vec![range(0, 16_384, "a", 7)]),
+            Value::Array(vec![range(9, 3, "a", 7)]),
+            Value::Array(vec![range(-1, 3, "a", 7)]),
+            Value::Array(vec![range(0, 3, "a", 70_000)]),
+        ] {
+            assert!(Map::read(&answer, &asked).is_err(), "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Counters that are spread over the nodes of a cluster.
+
+mod map;
+mod router;
+mod slot;
+
+pub(crate) use self::router::Router;
+pub(crate) use self::slot::slot;

@@ -1,0 +1,246 @@
+//! Finds the node of each counter, also while they move.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_core::StoreError;
+
+use super::map::{Address, Map};
+use super::slot::{slot, tag_in};
+use crate::breaker::{Breaker, BreakerState};
+use crate::config::Config;
+use crate::connect::{Target, at, open};
+use crate::denied::Denied;
+use crate::link::{Link, Redirect, unavailable};
+use crate::request::Ask;
+
+/// How often a request may be sent elsewhere.
+const REDIRECTS: u8 = 8;
+/// How long a request waits for a slot that is between two nodes.
+const BETWEEN: Duration = Duration::from_millis(1);
+/// How often the nodes are asked who has which slots, though nothing seems wrong.
+const REFRESH: Duration = Duration::from_secs(30);
+/// The same while a node fails.
+const REFRESH_IN_TROUBLE: Duration = Duration::from_millis(100);
+
+/// The nodes of a cluster.
+#[derive(Debug)]
+pub(crate) struct Router {
+    config: Config,
+    denied: Arc<Denied>,
+    seeds: Vec<Client>,
+    map: RwLock<Map>,
+    links: Mutex<HashMap<Address, Link>>,
+    wanted: Notify,
+    /// Whether the cluster works as a whole: all nodes that have slots do.
+    breaker: Breaker,
+}
+
+impl Router {
+    pub(crate) fn start(seeds: Vec<Client>, config: &Config, denied: Arc<Denied>) -> Arc<Self> {
+        let router = Arc::new(Self {
+            config: config.clone(),
+            denied,
+            seeds,
+            map: RwLock::default(),
+            links: Mutex::default(),
+            wanted: Notify::new(),
+            breaker: Breaker::new(),
+        });
+        tokio::spawn(refresh_for_ever(Arc::downgrade(&router)));
+        router
+    }
+
+    pub(crate) fn breaker(&self) -> &Breaker {
+        &self.breaker
+    }
+
+    /// The error to answer with instead of asking about a counter.
+    pub(crate) fn refuses(&self, name: &[u8]) -> Option<StoreError> {
+        match self.link(name) {
+            Some(link) => link.refuses(),
+            None => Some(
+                self.breaker.error().unwrap_or_else(|| unavailable("no node of the cluster has this slot")),
+            ),
+        }
+    }
+
+    /// Puts something in line at the node that has its counters. It is answered in any case.
+    pub(crate) fn put(&self, ask: Ask) {
+        match self.link(ask.name()) {
+            Some(link) => link.put(ask),
+            None => ask.fail(&unavailable("no node of the cluster has this slot")),
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.links().values().for_each(Link::close);
+        self.wanted.notify_one();
+    }
+
+    fn link(&self, name: &[u8]) -> Option<Link> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let address = map.node(slot(name))?;
+        self.links().get(address).cloned()
+    }
+
+    fn links(&self) -> MutexGuard<'_, HashMap<Address, Link>> {
+        // Nothing that is done under the lock panics half-way.
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a request to where a node says that it belongs.
+    fn redirect(self: &Arc<Self>, mut ask: Ask, error: &RedisError) {
+        ask.attempts += 1;
+        if ask.attempts > REDIRECTS || ask.deadline <= Instant::now() {
+            return ask.fail(&unavailable(error.clone()));
+        }
+        self.wanted.notify_one();
+        let target = error.redirect_node().and_then(|(address, slot)| Some((parse(address)?, slot)));
+        let link = match (error.kind(), target) {
+            (ErrorKind::Server(ServerErrorKind::Moved), Some((address, slot))) => {
+                ask.asking = false;
+                self.map.write().unwrap_or_else(PoisonError::into_inner).set(slot, &address);
+                Some(self.link_to(&address))
+            }
+            (ErrorKind::Server(ServerErrorKind::Ask), Some((address, _))) => {
+                ask.asking = true;
+                Some(self.link_to(&address))
+            }
+            // The slot is between two nodes, or its master is gone: a moment later it may have one.
+            _ => None,
+        };
+        match link {
+            Some(link) if link.refuses().is_none() => link.put(ask),
+            link => drop(tokio::spawn(put_later(Arc::clone(self), link, ask))),
+        }
+    }
+
+    fn link_to(self: &Arc<Self>, address: &Address) -> Link {
+        let mut links = self.links();
+        let link = links.entry(address.clone()).or_insert_with(|| {
+            let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+            let probe = tag_in(|slot| map.node(slot) == Some(address)).unwrap_or_default();
+            let info = at(self.node_info(), address.0.clone(), address.1);
+            let config = Config { probe, ..self.config.clone() };
+            let router = Arc::downgrade(self);
+            let redirect: Redirect = Arc::new(move |ask, error| match router.upgrade() {
+                Some(router) => router.redirect(ask, error),
+                None => ask.fail(&unavailable("the store has ended")),
+            });
+            Link::start(Target::Node(info), &config, Arc::clone(&self.denied), Some(redirect))
+        });
+        link.clone()
+    }
+
+    /// How to reach a node: all but the address.
+    fn node_info(&self) -> &ConnectionInfo {
+        // There is one: a cluster without nodes cannot be set up.
+        self.seeds[0].get_connection_info()
+    }
+
+    /// Asks the nodes who has which slots, until one knows.
+    async fn refresh(self: &Arc<Self>) -> Result<(), RedisError> {
+        let known: Vec<Address> = self.links().keys().cloned().collect();
+        let known = known.into_iter().map(|(host, port)| at(self.node_info(), host, port));
+        let seeds = self.seeds.iter().map(|seed| seed.get_connection_info().clone());
+        let mut error = RedisError::from((ErrorKind::Io, "no node of the cluster answers"));
+        for info in known.chain(seeds) {
+            let asked = match info.addr() {
+                ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                    (host.clone(), *port)
+                }
+                _ => continue,
+            };
+            let asking = async {
+                let mut connection = open(&Client::open(info)?, self.config.connect_timeout).await?;
+                let answer = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+                Map::read(&answer, &asked)
+            };
+            match timeout(self.config.connect_timeout, asking).await {
+                Ok(Ok(map)) => {
+                    self.take(map);
+                    return Ok(());
+                }
+                Ok(Err(failed)) => error = failed,
+                Err(_) => {
+                    error = RedisError::from((ErrorKind::Io, "a node of the cluster did not answer in time"))
+                }
+            }
+        }
+        Err(error)
+    }
+
+    /// Uses a new map, connects to nodes that are new, and lets go of those that have nothing any more.
+    fn take(self: &Arc<Self>, map: Map) {
+        let nodes = map.nodes.clone();
+        *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
+        for node in &nodes {
+            self.link_to(node);
+        }
+        self.links().retain(|address, link| {
+            let has_slots = nodes.contains(address);
+            if !has_slots {
+                link.close();
+            }
+            has_slots
+        });
+    }
+
+    /// What is wrong with the nodes, if anything is.
+    fn trouble(&self) -> Option<StoreError> {
+        self.links().values().find_map(Link::refuses)
+    }
+}
+
+/// Waits for a node that is new to be connected, or for a slot to have one, as long as there is time.
+async fn put_later(router: Arc<Router>, link: Option<Link>, mut ask: Ask) {
+    loop {
+        sleep(BETWEEN).await;
+        match &link {
+            Some(link) if link.refuses().is_none() || ask.deadline <= Instant::now() => return link.put(ask),
+            Some(_) => {}
+            None => {
+                ask.asking = false;
+                return router.put(ask);
+            }
+        }
+    }
+}
+
+/// Keeps the map right for as long as there is a router.
+async fn refresh_for_ever(router: Weak<Router>) {
+    loop {
+        let Some(strong) = router.upgrade() else { return };
+        let refreshed = strong.refresh().await;
+        let trouble = refreshed.err().map(unavailable).or_else(|| strong.trouble());
+        let pause = if trouble.is_some() { REFRESH_IN_TROUBLE } else { REFRESH };
+        match trouble {
+            Some(error) => strong.breaker.open(error),
+            None => strong.breaker.close(),
+        }
+        let mut changes: Vec<watch::Receiver<BreakerState>> =
+            strong.links().values().map(|link| link.breaker().watch()).collect();
+        let changed = futures_util::future::select_all(
+            changes.iter_mut().map(|change| Box::pin(change.changed())).collect::<Vec<_>>(),
+        );
+        let wanted = strong.wanted.notified();
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = wanted => {}
+            _ = changed, if !strong.links().is_empty() => {}
+        }
+        // A burst of reasons is one reason.
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The address of a node as an error has it: `host:port`.
+fn parse(address: &str) -> Option<Address> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((host.to_owned(), port.parse().ok()?))
+}

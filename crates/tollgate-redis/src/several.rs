@@ -1,0 +1,139 @@
+//! A request whose counters live in several slots of a cluster.
+//!
+//! No script sees them all. So each part is charged by itself, and if one denies or fails, the others are given back: a
+//! moment too little may be admitted, and never too much.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use smallvec::SmallVec;
+use tollgate_core::{Decision, StoreError};
+
+use crate::request::{Charges, Decided, give_back};
+use crate::store::{Asking, Links};
+
+/// The parts of a request.
+#[derive(Debug)]
+pub(crate) struct Several {
+    parts: Vec<Part>,
+    /// For each charge, its part and its place there.
+    order: Vec<(usize, usize)>,
+    /// Where to give back.
+    links: Links,
+}
+
+/// The charges of one slot.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) charges: Charges,
+    pub(crate) state: State,
+}
+
+#[derive(Debug)]
+pub(crate) enum State {
+    Asking(Asking<Decided>),
+    Answered(Result<Decided, StoreError>),
+    /// Passed on, or given back.
+    Done,
+}
+
+impl Several {
+    pub(crate) fn new(parts: Vec<Part>, order: Vec<(usize, usize)>, links: Links) -> Self {
+        Self { parts, order, links }
+    }
+
+    /// What the parts say together.
+    fn finish(&mut self) -> Result<Decision, StoreError> {
+        let failed = self.parts.iter().find_map(|part| match &part.state {
+            State::Answered(Err(error)) => Some(error.clone()),
+            _ => None,
+        });
+        let admitted = failed.is_none() && self.decided().all(|decided| decided.decision.is_admitted());
+        let at = self.decided().map(|decided| decided.decision.at()).max().unwrap_or_default();
+        let mut decision = Decision::new(at);
+        if failed.is_none() {
+            for (part, place) in &self.order {
+                let State::Answered(Ok(decided)) = &self.parts[*part].state else { continue };
+                // Who is denied is told of budgets as they were: what was taken from them is given back.
+                let told = match &decided.before {
+                    Some(before) if !admitted => before,
+                    _ => &decided.decision,
+                };
+                if let Some((rule, outcome)) = told.outcomes().nth(*place) {
+                    decision.push(rule, *outcome);
+                }
+            }
+        }
+        if admitted {
+            self.parts.iter_mut().for_each(|part| part.state = State::Done);
+        } else {
+            self.give_back();
+        }
+        failed.map_or(Ok(decision), Err)
+    }
+
+    fn decided(&self) -> impl Iterator<Item = &Decided> {
+        self.parts.iter().filter_map(|part| match &part.state {
+            State::Answered(Ok(decided)) => Some(decided),
+            _ => None,
+        })
+    }
+
+    /// Gives back what was charged.
+    fn give_back(&mut self) {
+        for part in &mut self.parts {
+            match std::mem::replace(&mut part.state, State::Done) {
+                State::Answered(Ok(decided)) if decided.decision.is_admitted() => {
+                    give_back(&part.charges, &decided.decision)
+                        .into_iter()
+                        .for_each(|ask| self.links.put(ask));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Future for Several {
+    type Output = Result<Decision, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut waiting = false;
+        for part in &mut self.parts {
+            if let State::Asking(asking) = &mut part.state {
+                match Pin::new(asking).poll(cx) {
+                    Poll::Ready(answer) => part.state = State::Answered(answer),
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(self.finish()) }
+    }
+}
+
+impl Drop for Several {
+    fn drop(&mut self) {
+        // What is still asked is given back by whoever answers it.
+        self.give_back();
+    }
+}
+
+/// Puts charges into groups that may be asked together, and says where each has gone.
+pub(crate) fn by<K: PartialEq>(
+    charges: Charges,
+    group: impl Fn(&crate::request::OwnCharge) -> K,
+) -> (Vec<Charges>, Vec<(usize, usize)>) {
+    let mut groups: SmallVec<[(K, Charges); 2]> = SmallVec::new();
+    let mut order = Vec::with_capacity(charges.len());
+    for charge in charges {
+        let key = group(&charge);
+        let at = groups.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+            groups.push((key, Charges::new()));
+            groups.len() - 1
+        });
+        order.push((at, groups[at].1.len()));
+        groups[at].1.push(charge);
+    }
+    (groups.into_iter().map(|(_, charges)| charges).collect(), order)
+}
