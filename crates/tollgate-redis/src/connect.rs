@@ -110,10 +110,22 @@ pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionIn
 }
 
 pub(crate) async fn open(client: &Client, timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
+    #[cfg(feature = "tls-rustls")]
+    choose_cryptography(client.get_connection_info().addr());
     // Whoever waits for an answer has a deadline of its own.
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(None);
     client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// Chooses rustls's cryptography if the process has not. Without any, connecting would panic.
+#[cfg(feature = "tls-rustls")]
+fn choose_cryptography(addr: &ConnectionAddr) {
+    use rustls::crypto::{CryptoProvider, ring};
+    if matches!(addr, ConnectionAddr::TcpTls { .. }) && CryptoProvider::get_default().is_none() {
+        // If somebody else was faster, there is one now.
+        let _ = ring::default_provider().install_default();
+    }
 }
 
 async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
