@@ -120,13 +120,18 @@ impl Ask {
 
     /// Answers now, though it may still be done.
     pub(crate) fn expire(&mut self, error: &StoreError) {
-        // Who no longer listens need not be told.
         match &mut self.kind {
+            // Who no longer listens need not be told, and what it was charged is given back when the answer comes.
+            Kind::Charge { reply: Some(reply), .. } if reply.is_closed() => {}
             Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
-                drop(reply.take().map(|reply| reply.send(Err(error.clone()))));
+                if let Some(reply) = reply.take() {
+                    drop(reply.send(Err(error.clone())));
+                }
             }
             Kind::Refund { reply, .. } | Kind::Reset { reply, .. } => {
-                drop(reply.take().map(|reply| reply.send(Err(error.clone()))));
+                if let Some(reply) = reply.take() {
+                    drop(reply.send(Err(error.clone())));
+                }
             }
         }
     }
@@ -134,6 +139,16 @@ impl Ask {
     /// Whether others of the same request are charged elsewhere.
     pub(crate) const fn is_part(&self) -> bool {
         matches!(self.kind, Kind::Charge { part: true, .. })
+    }
+
+    /// Whether whoever asked has gone, and it need not be done. Refunds and resets are done in any case.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        match &self.kind {
+            Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
+                reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+            }
+            Kind::Refund { .. } | Kind::Reset { .. } => false,
+        }
     }
 
     /// The charges, if it is about charges.
