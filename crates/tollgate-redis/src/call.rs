@@ -173,6 +173,9 @@ impl Call {
             }
         }
         for (group, admitted) in self.groups.iter().zip(admitted) {
+            if usize::from(*admitted) > group.members.len() {
+                return Err(Garbled("the script has admitted more than there were"));
+            }
             for (i, &request) in group.members.iter().enumerate() {
                 let places = &self.places[request];
                 let before = parts[request].then(|| {

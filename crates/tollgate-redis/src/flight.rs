@@ -50,6 +50,9 @@ enum CommandKind {
 #[derive(Debug)]
 pub(crate) struct Commands(Vec<Cmd>);
 
+/// What has come back, and the number of the flight that it belongs to.
+pub(crate) type Flown = (usize, Result<Vec<Value>, RedisError>);
+
 /// What came of a flight.
 #[derive(Debug, Default)]
 pub(crate) struct Landed {
@@ -69,6 +72,16 @@ pub(crate) struct Failure {
     pub(crate) error: StoreError,
     /// Nor can the connection.
     pub(crate) broken: bool,
+}
+
+impl Landed {
+    /// Remembers that the server failed. If one answer makes the connection useless, no other makes it good.
+    fn fail(&mut self, error: &StoreError, broken: bool) {
+        match &mut self.failure {
+            Some(failure) if failure.broken || !broken => {}
+            failure => *failure = Some(Failure { error: error.clone(), broken }),
+        }
+    }
 }
 
 impl Commands {
@@ -190,22 +203,19 @@ impl Flight {
             .map_err(|_| RedisError::from((ErrorKind::Client, "the probe has no name")))?;
         let charge = OwnCharge { rule, key: Key::GLOBAL, name, quota, cost: 1 };
         let requests = Charges::from_elem(charge, 1);
-        for (_, call) in Call::gather(std::iter::once(&requests), 1, false) {
-            let command = script(call.names(&[&requests]), &call.pack(None, None));
-            let value = match connection.send_packed_command(&command).await?.extract_error() {
-                Ok(value) => value,
-                // The slot of the probe has gone elsewhere; the node answers, which is enough.
-                Err(error) if config.cluster && error.is_cluster_error() => {
-                    return server_time(connection).await;
-                }
-                Err(error) => return Err(error),
-            };
-            let Value::BulkString(reply) = value else {
-                return Err(garbled(Garbled("the script returned something else than bytes")));
-            };
-            return Ok(Call::read(&reply).map_err(garbled)?.0);
-        }
-        Err(garbled(Garbled("nothing was asked")))
+        let mut calls = Call::gather(std::iter::once(&requests), 1, false);
+        let Some((_, call)) = calls.pop() else { return Err(garbled(Garbled("nothing was asked"))) };
+        let command = script(call.names(&[&requests]), &call.pack(None, None));
+        let value = match connection.send_packed_command(&command).await?.extract_error() {
+            Ok(value) => value,
+            // The slot of the probe has gone elsewhere; the node answers, which is enough.
+            Err(error) if config.cluster && error.is_cluster_error() => return server_time(connection).await,
+            Err(error) => return Err(error),
+        };
+        let Value::BulkString(reply) = value else {
+            return Err(garbled(Garbled("the script returned something else than bytes")));
+        };
+        Ok(Call::read(&reply).map_err(garbled)?.0)
     }
 
     pub(crate) fn fail(self, error: &StoreError) {
@@ -233,8 +243,8 @@ impl Flight {
     }
 
     /// When to look after it next.
-    pub(crate) fn next_alarm(&self, config: &Config, silence: u32) -> Instant {
-        let patience = if self.overdue { config.timeout * silence } else { config.timeout };
+    pub(crate) fn next_alarm(&self, config: &Config) -> Instant {
+        let patience = if self.overdue { config.silence() } else { config.timeout };
         self.deadline.min(self.sent + patience)
     }
 
@@ -244,7 +254,7 @@ impl Flight {
         if values.len() != self.ahead + self.commands.len() {
             let error =
                 StoreError::new(StoreErrorKind::Protocol).with_source("Redis gave another number of answers");
-            landed.failure = Some(Failure { error: error.clone(), broken: true });
+            landed.fail(&error, true);
             self.fail(&error);
             return landed;
         }
@@ -325,7 +335,7 @@ impl Command {
 
     fn garbled(self, why: &'static str, landed: &mut Landed) {
         let error = StoreError::new(StoreErrorKind::Protocol).with_source(why);
-        landed.failure = Some(Failure { error: error.clone(), broken: true });
+        landed.fail(&error, true);
         self.asks.into_iter().flatten().for_each(|ask| ask.fail(&error));
     }
 
@@ -349,7 +359,7 @@ impl Command {
                 let broken = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);
                 let error = unavailable(error);
                 asks.for_each(|ask| ask.fail(&error));
-                landed.failure = Some(Failure { error, broken });
+                landed.fail(&error, broken);
             }
         }
     }
