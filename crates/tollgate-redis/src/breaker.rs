@@ -90,9 +90,12 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
+    const SHORTEST: Duration = Duration::from_millis(1);
     const FIRST: Duration = Duration::from_millis(10);
 
     pub(crate) fn new(longest: Duration) -> Self {
+        // Without any pause it would be an attack.
+        let longest = longest.max(Self::SHORTEST);
         Self { next: Self::FIRST.min(longest), longest }
     }
 

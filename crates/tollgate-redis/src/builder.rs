@@ -13,6 +13,9 @@ use crate::link::Link;
 use crate::servers::{Kind, Servers};
 use crate::store::{Links, RedisStore};
 
+/// The longest that a decision may take.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 /// Makes a [`RedisStore`].
 #[derive(Clone, Debug)]
 #[must_use]
@@ -86,7 +89,9 @@ impl RedisStoreBuilder {
     ///
     /// When something makes no sense, or there is no tokio runtime.
     pub fn build(self) -> Result<RedisStore, SetupError> {
-        let Self { servers, config } = self;
+        let Self { servers, mut config } = self;
+        // As good as never, and moments can be computed with it.
+        config.timeout = config.timeout.min(LONGEST);
         let is_fit = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
         if !(1..=64).contains(&config.prefix.len()) || !config.prefix.bytes().all(is_fit) {
             return Err(SetupError::Prefix(config.prefix));

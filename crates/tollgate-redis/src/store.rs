@@ -94,7 +94,6 @@ impl RedisStore {
     }
 
     /// Starts making a store.
-    #[must_use]
     pub fn builder(servers: Servers) -> RedisStoreBuilder {
         RedisStoreBuilder::new(servers)
     }
