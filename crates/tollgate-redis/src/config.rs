@@ -23,7 +23,17 @@ pub(crate) struct Config {
     pub(crate) clock: Option<ManualClock>,
 }
 
+/// How long a connection may be silent, in deadlines, before it is given up.
+const SILENCE: u32 = 40;
+/// The least time that it may be silent. What takes that long on a good connection is no reason for a new one.
+const LEAST_SILENCE: Duration = Duration::from_millis(100);
+
 impl Config {
+    /// How long a connection may be silent before it is given up.
+    pub(crate) fn silence(&self) -> Duration {
+        (self.timeout * SILENCE).max(LEAST_SILENCE)
+    }
+
     /// The time to hand to the script, if it is not to take the server's.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.clock.as_ref().map(Clock::now)

@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
+use tollgate_core::{StoreError, StoreErrorKind};
 
 /// A store cannot be made.
 #[derive(Debug)]
@@ -43,4 +44,18 @@ impl Error for SetupError {
             _ => None,
         }
     }
+}
+
+/// What Redis or its client says, as a store says it.
+pub(crate) fn failed(error: RedisError) -> StoreError {
+    match error.kind() {
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+            StoreError::new(StoreErrorKind::Protocol).with_source(error)
+        }
+        _ => unavailable(error),
+    }
+}
+
+pub(crate) fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable).with_source(source)
 }

@@ -11,6 +11,7 @@ mod error;
 mod flight;
 mod link;
 mod name;
+mod queue;
 mod request;
 mod script;
 mod server_time;

@@ -7,7 +7,6 @@
 //! When Redis fails the task opens the breaker, which refuses whoever comes, lets go of all who wait, and tries in
 //! growing pauses to get it back.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisError, Value};
+use redis::{RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_core::{StoreError, StoreErrorKind};
@@ -24,7 +23,10 @@ use crate::breaker::{Breaker, Pauses};
 use crate::config::Config;
 use crate::connect::Target;
 use crate::denied::Denied;
-use crate::flight::{Flight, Landed};
+use crate::error::failed;
+pub(crate) use crate::error::unavailable;
+use crate::flight::{Flight, Flown, Landed};
+use crate::queue::Queue;
 use crate::request::Ask;
 use crate::server_time::ServerTime;
 
@@ -32,8 +34,6 @@ use crate::server_time::ServerTime;
 const FLIGHTS: usize = 2;
 /// How often something that was not done may be sent again.
 const ATTEMPTS: u8 = 3;
-/// How long a connection may be silent, in deadlines, before it is given up.
-const SILENCE: u32 = 40;
 
 /// Where to put what is to be asked of one server.
 #[derive(Clone, Debug)]
@@ -47,12 +47,6 @@ struct Shared {
     wake: Notify,
     breaker: Breaker,
     max_waiting: usize,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    asks: VecDeque<Ask>,
-    closed: bool,
 }
 
 /// What to do with something that belongs to another server.
@@ -91,22 +85,19 @@ impl Link {
 
     /// Puts something in line. It is answered in any case.
     pub(crate) fn put(&self, ask: Ask) {
-        if let Some(error) = self.refuses() {
+        let mut queue = self.shared.queue();
+        // Seen under the lock: whoever opens the breaker takes the lock afterwards to let go of those who wait, and
+        // so nobody gets in line behind its back.
+        let refused = self.refuses().or_else(|| {
+            (queue.len() >= self.shared.max_waiting).then(|| unavailable("too many requests wait for Redis"))
+        });
+        if let Some(error) = refused {
+            drop(queue);
             return ask.fail(&error);
         }
-        let refused = {
-            let mut queue = self.shared.queue();
-            if queue.asks.len() < self.shared.max_waiting && !queue.closed {
-                queue.asks.push_back(ask);
-                None
-            } else {
-                Some(ask)
-            }
-        };
-        match refused {
-            None => self.shared.wake.notify_one(),
-            Some(ask) => ask.fail(&unavailable("too many requests wait for Redis")),
-        }
+        queue.push_back(ask);
+        drop(queue);
+        self.shared.wake.notify_one();
     }
 
     /// The error to answer with instead of asking.
@@ -130,10 +121,13 @@ impl Shared {
         // Nothing that is done under the lock panics half-way.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-pub(crate) fn unavailable(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
-    StoreError::new(StoreErrorKind::Unavailable).with_source(source)
+    /// Waits until nobody needs the server any more.
+    async fn closed(&self) {
+        while !self.queue().closed {
+            self.wake.notified().await;
+        }
+    }
 }
 
 /// Why a worker stops serving.
@@ -159,7 +153,14 @@ struct Worker {
     /// How many went together last.
     last: usize,
     flights: [Option<Flight>; FLIGHTS],
-    pending: FuturesUnordered<BoxFuture<'static, (usize, Result<Vec<Value>, RedisError>)>>,
+    pending: FuturesUnordered<BoxFuture<'static, Flown>>,
+}
+
+impl Drop for Worker {
+    /// The task has ended, with its runtime perhaps: nobody may wait for what it will not do.
+    fn drop(&mut self) {
+        self.let_go(&unavailable("the store has ended"));
+    }
 }
 
 impl Worker {
@@ -186,57 +187,37 @@ impl Worker {
     fn let_go(&mut self, error: &StoreError) {
         self.shared.breaker.open(error.clone());
         self.pending.clear();
-        for flight in &mut self.flights {
-            if let Some(flight) = flight.take() {
-                flight.fail(error);
-            }
-        }
-        let waiting = std::mem::take(&mut self.shared.queue().asks);
+        self.flights.iter_mut().filter_map(Option::take).for_each(|flight| flight.fail(error));
+        let waiting = self.shared.queue().take_all();
         waiting.into_iter().for_each(|ask| ask.fail(error));
     }
 
     /// Tries until the server works again; `false` if nobody needs it any more.
     async fn recover(&mut self) -> bool {
-        let mut pauses = Pauses::new(self.config.longest_pause);
-        loop {
-            let error = match self.probe().await {
-                Ok(()) => {
-                    self.shared.breaker.close();
-                    return true;
-                }
-                Err(error) => error,
-            };
-            self.shared.breaker.open(unavailable(error));
-            // Who came in between the breaker and the queue.
-            let waiting = std::mem::take(&mut self.shared.queue().asks);
-            if let Some(error) = self.shared.breaker.error() {
-                waiting.into_iter().for_each(|ask| ask.fail(&error));
+        let shared = Arc::clone(&self.shared);
+        let trying = async {
+            let mut pauses = Pauses::new(self.config.longest_pause);
+            while let Err(error) = self.probe().await {
+                self.shared.breaker.open(error);
+                sleep(pauses.next()).await;
             }
-            if self.shared.queue().closed {
-                return false;
-            }
-            let pause = sleep(pauses.next());
-            tokio::pin!(pause);
-            loop {
-                tokio::select! {
-                    () = &mut pause => break,
-                    () = self.shared.wake.notified() => if self.shared.queue().closed { return false },
-                }
-            }
+            self.shared.breaker.close();
+        };
+        tokio::select! {
+            () = trying => true,
+            () = shared.closed() => false,
         }
     }
 
     /// Connects if need be, and sees whether the server does what is needed of it.
-    async fn probe(&mut self) -> Result<(), RedisError> {
-        let fresh = self.connection.is_none();
+    async fn probe(&mut self) -> Result<(), StoreError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.target.connect(self.config.connect_timeout).await?,
+            None => self.target.connect(self.config.connect_timeout).await.map_err(failed)?,
         };
         let probing = Flight::probe(&mut connection, &self.config);
-        // The first answer may take its time: that of a server far away is not worth less.
-        let patience = if fresh { self.config.connect_timeout } else { self.config.timeout * SILENCE };
-        match timeout(patience, probing).await {
+        let slow = |why: &'static str| StoreError::new(StoreErrorKind::Timeout).with_source(why);
+        match timeout(self.config.silence(), probing).await {
             Ok(Ok(now)) => {
                 self.time.learn(now, Instant::now());
                 self.connection = Some(connection);
@@ -244,8 +225,8 @@ impl Worker {
                 Ok(())
             }
             // Read-only, out of memory, still loading: perhaps another server works, perhaps this one later.
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(RedisError::from((ErrorKind::Io, "the probe was not answered in time"))),
+            Ok(Err(error)) => Err(failed(error)),
+            Err(_) => Err(slow("Redis does not answer")),
         }
     }
 
@@ -293,7 +274,7 @@ impl Worker {
     fn launch(&mut self) -> Option<Stop> {
         while let Some(slot) = self.flights.iter().position(Option::is_none) {
             let mut queue = self.shared.queue();
-            if queue.asks.is_empty() {
+            if queue.is_empty() {
                 let idle = self.flights.iter().all(Option::is_none);
                 return (queue.closed && idle).then_some(Stop::Closed);
             }
@@ -303,15 +284,7 @@ impl Worker {
                 return None;
             }
             let now = Instant::now();
-            let mut asks = Vec::with_capacity(queue.asks.len().min(self.config.batch));
-            let mut late = Vec::new();
-            while asks.len() < self.config.batch {
-                match queue.asks.pop_front() {
-                    Some(ask) if ask.deadline <= now => late.push(ask),
-                    Some(ask) => asks.push(ask),
-                    None => break,
-                }
-            }
+            let (asks, late) = queue.take(self.config.batch, now);
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
             if asks.is_empty() {
@@ -333,11 +306,7 @@ impl Worker {
         let values = match result {
             Ok(values) => values,
             Err(error) => {
-                let error = if error.kind() == ErrorKind::Parse {
-                    StoreError::new(StoreErrorKind::Protocol).with_source(error)
-                } else {
-                    unavailable(error)
-                };
+                let error = failed(error);
                 flight.fail(&error);
                 return Some(Stop::Broken(error));
             }
@@ -373,7 +342,7 @@ impl Worker {
         for mut ask in again.into_iter().rev() {
             ask.attempts += 1;
             if ask.attempts < ATTEMPTS {
-                queue.asks.push_front(ask);
+                queue.push_front(ask);
             } else {
                 ask.fail(&unavailable("Redis did not do what it was asked, several times"));
             }
@@ -391,30 +360,25 @@ impl Worker {
                 flight.overdue = true;
                 overdue = true;
             }
-            if now >= flight.sent + self.config.timeout * SILENCE {
+            if now >= flight.sent + self.config.silence() {
                 return Some(Stop::Broken(error));
             }
         }
         if overdue {
             // Whoever comes now would wait in vain; the answer, if it comes, closes the breaker again.
             self.shared.breaker.open(error.clone());
-            let waiting = std::mem::take(&mut self.shared.queue().asks);
-            waiting.into_iter().for_each(|ask| ask.fail(&error));
-            return None;
         }
         let mut queue = self.shared.queue();
-        while queue.asks.front().is_some_and(|ask| ask.deadline <= now) {
-            if let Some(ask) = queue.asks.pop_front() {
-                ask.fail(&error);
-            }
-        }
+        let late = if overdue { queue.take_all().into() } else { queue.take_late(now) };
+        drop(queue);
+        late.into_iter().for_each(|ask| ask.fail(&error));
         None
     }
 
     /// When the next one's time is up; `None` if nobody waits.
     fn next_alarm(&self) -> Option<Instant> {
-        let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config, SILENCE));
-        let waiting = self.shared.queue().asks.front().map(|ask| ask.deadline);
+        let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config));
+        let waiting = self.shared.queue().next_deadline();
         flights.chain(waiting).min()
     }
 }

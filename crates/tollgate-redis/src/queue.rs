@@ -1,0 +1,117 @@
+//! What waits for a connection.
+
+use std::collections::VecDeque;
+
+use tokio::time::Instant;
+
+use crate::request::Ask;
+
+/// What waits, in the order in which it is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    asks: VecDeque<Ask>,
+    /// Nobody stops waiting before this moment. It may be too early, since it is not looked for whenever one leaves.
+    earliest: Option<Instant>,
+    /// Nobody comes any more.
+    pub(crate) closed: bool,
+}
+
+impl Queue {
+    pub(crate) fn len(&self) -> usize {
+        self.asks.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.asks.is_empty()
+    }
+
+    pub(crate) fn push_back(&mut self, ask: Ask) {
+        self.note(ask.deadline);
+        self.asks.push_back(ask);
+    }
+
+    pub(crate) fn push_front(&mut self, ask: Ask) {
+        self.note(ask.deadline);
+        self.asks.push_front(ask);
+    }
+
+    /// Takes the first, at most so many. Besides, those among them who will have stopped waiting by then; whoever has
+    /// gone away is not charged at all.
+    pub(crate) fn take(&mut self, most: usize, by: Instant) -> (Vec<Ask>, Vec<Ask>) {
+        let (mut first, mut late) = (Vec::with_capacity(self.asks.len().min(most)), Vec::new());
+        while first.len() < most {
+            match self.asks.pop_front() {
+                Some(ask) if ask.deadline <= by => late.push(ask),
+                Some(ask) if ask.is_abandoned() => {}
+                Some(ask) => first.push(ask),
+                None => break,
+            }
+        }
+        (first, late)
+    }
+
+    pub(crate) fn take_all(&mut self) -> VecDeque<Ask> {
+        self.earliest = None;
+        std::mem::take(&mut self.asks)
+    }
+
+    /// Takes those whose time is up, wherever they stand: a refund may wait for longer than the charge behind it.
+    pub(crate) fn take_late(&mut self, now: Instant) -> Vec<Ask> {
+        if self.earliest.is_none_or(|earliest| earliest > now) {
+            return Vec::new();
+        }
+        let (late, in_time): (Vec<_>, Vec<_>) =
+            self.take_all().into_iter().partition(|ask| ask.deadline <= now);
+        self.earliest = in_time.iter().map(|ask| ask.deadline).min();
+        self.asks = VecDeque::from(in_time);
+        late
+    }
+
+    /// When to look for those whose time is up; `None` if nobody waits.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.earliest.filter(|_| !self.asks.is_empty())
+    }
+
+    fn note(&mut self, deadline: Instant) {
+        if self.asks.is_empty() || self.earliest.is_none_or(|earliest| deadline < earliest) {
+            self.earliest = Some(deadline);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::{Key, KeyRef, RuleName};
+
+    use super::*;
+    use crate::name::Names;
+    use crate::request::{Counted, Kind};
+
+    #[test]
+    fn whoever_is_late_is_found_wherever_it_stands() {
+        let (key, rule) = (Key::from("key"), RuleName::new("rule").unwrap());
+        let ask = |millis| {
+            let counter = Counted::new(rule, KeyRef::from(&key), &Names::new("test"));
+            Ask::new(Kind::Reset { counter, reply: None }, Duration::from_millis(millis))
+        };
+        let mut queue = Queue::default();
+        assert_eq!(queue.next_deadline(), None);
+        queue.push_back(ask(1_000_000));
+        queue.push_back(ask(1_000));
+        queue.push_front(ask(3_000_000));
+        let now = Instant::now();
+        assert!(queue.take_late(now).is_empty());
+        assert!(queue.next_deadline().unwrap() <= now + Duration::from_secs(1));
+        assert_eq!(queue.take_late(now + Duration::from_secs(1)).len(), 1);
+        let (first, late) = queue.take(1, now);
+        assert!(first.len() == 1 && first[0].deadline > now + Duration::from_secs(2_000) && late.is_empty());
+        let (first, late) = queue.take(1, now + Duration::from_secs(2_000));
+        assert!(first.is_empty() && late.len() == 1);
+        assert_eq!(queue.next_deadline(), None);
+        // Those who have left matter no more.
+        queue.push_back(ask(5_000_000));
+        assert!(queue.next_deadline().unwrap() > now + Duration::from_secs(4_000));
+    }
+}
