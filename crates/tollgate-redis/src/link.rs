@@ -78,6 +78,7 @@ impl Link {
             last: 0,
             flights: [const { None }; FLIGHTS],
             pending: FuturesUnordered::new(),
+            usual: Duration::ZERO,
         };
         tokio::spawn(worker.run());
         Self { shared }
@@ -138,6 +139,8 @@ enum Stop {
     Refused(StoreError),
     /// The connection is of no more use.
     Broken(StoreError),
+    /// All answers have come, but too late.
+    Late,
 }
 
 struct Worker {
@@ -154,6 +157,8 @@ struct Worker {
     last: usize,
     flights: [Option<Flight>; FLIGHTS],
     pending: FuturesUnordered<BoxFuture<'static, Flown>>,
+    /// How long an answer usually takes.
+    usual: Duration,
 }
 
 impl Drop for Worker {
@@ -171,6 +176,7 @@ impl Worker {
                 Stop::Closed => return,
                 Stop::Refused(error) => (error, false),
                 Stop::Broken(error) => (error, true),
+                Stop::Late => (StoreError::new(StoreErrorKind::Timeout), false),
             };
             self.let_go(&error);
             if broken {
@@ -209,12 +215,18 @@ impl Worker {
         }
     }
 
-    /// Connects if need be, and sees whether the server does what is needed of it.
+    /// Connects if need be, and sees whether the server does what is needed of it, as fast as is needed.
     async fn probe(&mut self) -> Result<(), StoreError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.target.connect(self.config.connect_timeout).await.map_err(failed)?,
+            None => {
+                let connection = self.target.connect(self.config.connect_timeout).await.map_err(failed)?;
+                // It may be another server, with another clock.
+                self.time = ServerTime::new();
+                connection
+            }
         };
+        let sent = Instant::now();
         let probing = Flight::probe(&mut connection, &self.config);
         let slow = |why: &'static str| StoreError::new(StoreErrorKind::Timeout).with_source(why);
         match timeout(self.config.silence(), probing).await {
@@ -222,6 +234,12 @@ impl Worker {
                 self.time.learn(now, Instant::now());
                 self.connection = Some(connection);
                 self.load_scripts = false;
+                // Whoever asked now would wait in vain.
+                let took = sent.elapsed();
+                if took > self.config.timeout {
+                    return Err(slow("Redis answers, but takes longer than a decision may"));
+                }
+                self.usual = took;
                 Ok(())
             }
             // Read-only, out of memory, still loading: perhaps another server works, perhaps this one later.
@@ -283,7 +301,9 @@ impl Worker {
             if queue.asks.len() < self.last / 2 && self.flights.iter().any(Option::is_some) {
                 return None;
             }
-            let now = Instant::now();
+            // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
+            // in the same call: those who have waited too long would spoil it for those who could still be served.
+            let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
             let (asks, late) = queue.take(self.config.batch, now);
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
@@ -303,6 +323,7 @@ impl Worker {
     /// Reads what was answered.
     fn land(&mut self, slot: usize, result: Result<Vec<Value>, RedisError>) -> Option<Stop> {
         let flight = self.flights[slot].take()?;
+        let (took, overdue) = (flight.sent.elapsed(), flight.overdue);
         let values = match result {
             Ok(values) => values,
             Err(error) => {
@@ -330,6 +351,12 @@ impl Worker {
             Some(failure) => return Some(Stop::Refused(failure.error)),
             None => {}
         }
+        if overdue {
+            // It works, but is it fast enough? A probe will tell, when all that is left to do is done.
+            let idle = self.flights.iter().all(Option::is_none) && self.shared.queue().is_empty();
+            return idle.then_some(Stop::Late);
+        }
+        self.usual = (self.usual * 3 + took) / 4;
         if !self.flights.iter().flatten().any(|flight| flight.overdue) {
             self.shared.breaker.close();
         }
