@@ -1,4 +1,5 @@
 //! The Redis store against real servers.
 
 mod contract;
+mod failure;
 mod support;

@@ -14,6 +14,7 @@ use crate::error::SetupError;
 pub struct Servers(pub(crate) Kind);
 
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a store has one, for as long as it is made")]
 pub(crate) enum Kind {
     One(Target),
     Cluster(Vec<Client>),

@@ -1,0 +1,94 @@
+//! Answers that are none.
+
+use std::time::Duration;
+
+use tollgate_redis::RedisStore;
+use tollgate_servers::{Mode, Proxy, RedisServer};
+
+use super::tally::{Caller, Tally};
+use super::{DEADLINE, hasty, opened, server};
+use crate::support::PATIENCE;
+
+/// A deadline after which it is soon found out that no more comes.
+const SHORT: Duration = Duration::from_millis(20);
+
+async fn setup(deadline: Duration) -> (RedisServer, Proxy, RedisStore) {
+    let server = server();
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let store = hasty(&server.url_with_port(proxy.port())).timeout(deadline);
+    let store = store.connect_timeout(Duration::from_millis(500)).build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    (server, proxy, store)
+}
+
+/// What a charge makes of something else than the answer to it; and all is well afterwards.
+async fn answered_with(proxy: &Proxy, store: &RedisStore, mode: Mode) -> Tally {
+    store.ready(PATIENCE).await.expect("it works");
+    proxy.set(mode).expect("it obeys");
+    let tally = Caller::new("garbage").tally_many(store, 1).await;
+    tally.assert_orderly();
+    if tally.admitted == 0 {
+        opened(store).await;
+    }
+    proxy.set(Mode::Pass).expect("it obeys");
+    store.ready(PATIENCE).await.expect("it is back");
+    tally
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn something_else_than_the_answer() {
+    let (_server, proxy, store) = setup(DEADLINE).await;
+    let cases: [&[u8]; 14] = [
+        b"+OK\r\n",
+        b":1\r\n",
+        b"$-1\r\n",
+        b"*0\r\n",
+        b"*1\r\n$1\r\nx\r\n",
+        b"$0\r\n\r\n",
+        b"$3\r\nabc\r\n",
+        // A time, and nothing else; and one with groups and counters that were not asked for.
+        b"$8\r\n\x00\x00\x00\x00\x00\x00\xf8\x42\r\n",
+        b"$9\r\n\x00\x00\x00\x00\x00\x00\xf8\x42\x00\r\n",
+        b"$10\r\n\x00\x00\x00\x00\x00\x00\xf8\x42\x00\x01\r\n",
+        b"$14\r\n\x00\x00\x00\x00\x00\x00\xf8\x42\x00\x01\xff\xff\xff\xff\r\n",
+        // Two instead of one.
+        b"+OK\r\n+OK\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x00\xff\xfe\r\n",
+    ];
+    for garbage in cases {
+        let tally = answered_with(&proxy, &store, Mode::Replace(garbage.to_vec())).await;
+        assert_eq!(tally.protocol, 1, "{:?}: {tally:?}", garbage.escape_ascii().to_string());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_that_nobody_knows() {
+    let (_server, proxy, store) = setup(DEADLINE).await;
+    for error in ["-ERR something\r\n", "-WEIRD\r\n", "-\r\n", "-MISCONF no disk\r\n", "-MOVED 1 a:1\r\n"] {
+        let tally = answered_with(&proxy, &store, Mode::Replace(error.into())).await;
+        assert_eq!(tally.unavailable, 1, "{error:?}: {tally:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_is_missing_or_does_not_end() {
+    let (_server, proxy, store) = setup(SHORT).await;
+    for garbage in ["", "$1000\r\nabc", "*3\r\n:1\r\n"] {
+        let tally = answered_with(&proxy, &store, Mode::Replace(garbage.into())).await;
+        assert_eq!(tally.timeout, 1, "{garbage:?}: {tally:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_are_wrong_anywhere() {
+    let (_server, proxy, store) = setup(SHORT).await;
+    let mut failed = 0;
+    for byte in 0..48 {
+        let tally = answered_with(&proxy, &store, Mode::Corrupt(vec![byte])).await;
+        failed += tally.failed();
+    }
+    // Not all can be noticed: a count may be another count.
+    assert!(failed >= 10, "{failed}");
+    assert!(!store.breaker().is_open());
+}

@@ -1,0 +1,92 @@
+//! Requests that keep coming while something goes wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tollgate_redis::RedisStore;
+
+use super::tally::{Caller, Tally};
+use crate::support::PATIENCE;
+
+/// Tasks that charge one after the other, each a key of its own.
+#[derive(Debug)]
+pub(crate) struct Load {
+    tasks: JoinSet<Tally>,
+    callers: Vec<Caller>,
+    flags: Arc<Flags>,
+}
+
+#[derive(Debug, Default)]
+struct Flags {
+    stop: AtomicBool,
+    admitted: AtomicU32,
+    failed: AtomicU32,
+}
+
+impl Load {
+    pub(crate) fn start(store: &RedisStore, tasks: usize) -> Self {
+        let callers: Vec<_> = (0..tasks).map(|i| Caller::new(&format!("load-{i}"))).collect();
+        let flags = Arc::new(Flags::default());
+        let mut set = JoinSet::new();
+        for caller in callers.clone() {
+            let (store, flags) = (store.clone(), Arc::clone(&flags));
+            set.spawn(async move {
+                let mut all = Tally::default();
+                while !flags.stop.load(Ordering::Relaxed) {
+                    let mut one = Tally::default();
+                    caller.tally(&store, &mut one).await;
+                    flags.admitted.fetch_add(one.admitted, Ordering::Relaxed);
+                    flags.failed.fetch_add(one.failed(), Ordering::Relaxed);
+                    all.join(one);
+                    // As a client would: those who fail at once must not keep the machine busy.
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                all
+            });
+        }
+        Self { tasks: set, callers, flags }
+    }
+
+    /// Waits until so many more were admitted.
+    pub(crate) async fn served(&self, more: u32) {
+        until(&self.flags.admitted, more, "admitted").await;
+    }
+
+    /// Waits until so many more have failed.
+    pub(crate) async fn failing(&self, more: u32) {
+        until(&self.flags.failed, more, "failed").await;
+    }
+
+    /// Ends it, and says what was seen, and whom it charged.
+    pub(crate) async fn stop(mut self) -> (Tally, Vec<Caller>) {
+        self.flags.stop.store(true, Ordering::Relaxed);
+        let mut all = Tally::default();
+        while let Some(tally) = self.tasks.join_next().await {
+            all.join(tally.expect("nothing panics"));
+        }
+        (all, self.callers)
+    }
+}
+
+async fn until(counter: &AtomicU32, more: u32, what: &str) {
+    let goal = counter.load(Ordering::Relaxed) + more;
+    let reached = async {
+        while counter.load(Ordering::Relaxed) < goal {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, reached).await.is_err() {
+        panic!("{} of {goal} were {what}", counter.load(Ordering::Relaxed));
+    }
+}
+
+/// What Redis has counted for all of them.
+pub(crate) async fn counted(store: &RedisStore, callers: &[Caller]) -> u32 {
+    let mut all = 0;
+    for caller in callers {
+        all += caller.counted(store).await;
+    }
+    all
+}

@@ -1,0 +1,81 @@
+//! What goes wrong with Redis, and what a request sees of it.
+//!
+//! Each test has a server of its own, and does something to it. Whatever that is, nobody waits for longer than the
+//! deadline, nothing is counted that was not admitted, an error is an error and a denial a denial, and the service
+//! comes back by itself.
+
+use std::time::Duration;
+
+use tollgate_core::StoreError;
+use tollgate_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers};
+use tollgate_servers::RedisServer;
+
+use crate::support::PATIENCE;
+
+mod client;
+mod garbage;
+mod load;
+mod network;
+mod refusing;
+mod scripts;
+mod slow;
+mod stopped;
+mod tally;
+
+pub(crate) use self::load::{Load, counted};
+
+/// The deadline of a decision.
+const DEADLINE: Duration = Duration::from_millis(100);
+/// How much later it may come, on a machine that has much else to do.
+const MARGIN: Duration = Duration::from_millis(250);
+
+/// A server to do harm to.
+fn server() -> RedisServer {
+    RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A store that is quick to give up and to come back.
+fn hasty(url: &str) -> RedisStoreBuilder {
+    let servers = Servers::one(url).expect("the server has an address");
+    RedisStore::builder(servers)
+        .timeout(DEADLINE)
+        .connect_timeout(Duration::from_secs(1))
+        .longest_pause(Duration::from_millis(50))
+}
+
+/// The same, ready for use.
+async fn ready(url: &str) -> RedisStore {
+    let store = hasty(url).build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    store
+}
+
+/// Waits until the breaker is open, and says why it is.
+async fn opened(store: &RedisStore) -> StoreError {
+    opened_because(store, "").await
+}
+
+/// Waits until the breaker is open for a reason with this word in it.
+async fn opened_because(store: &RedisStore, word: &str) -> StoreError {
+    let mut states = store.watch_breaker();
+    let is_it = |state: &BreakerState| match state {
+        BreakerState::Open { error, .. } => story(error).to_lowercase().contains(&word.to_lowercase()),
+        _ => false,
+    };
+    let open = tokio::time::timeout(PATIENCE, states.wait_for(is_it)).await;
+    match &*open.unwrap_or_else(|_| panic!("{word:?}: {store:?}")).expect("the store is there") {
+        BreakerState::Open { error, .. } => error.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The text of an error and of all that caused it.
+fn story(error: &StoreError) -> String {
+    let mut story = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        story = format!("{story}: {error}");
+        cause = error.source();
+    }
+    story
+}

@@ -1,0 +1,152 @@
+//! Bad networks.
+
+use std::time::Duration;
+
+use tollgate_core::StoreErrorKind;
+use tollgate_redis::RedisStore;
+use tollgate_servers::{Mode, Proxy, RedisServer, wait};
+
+use super::load::{Load, counted};
+use super::tally::Caller;
+use super::{DEADLINE, hasty, opened, ready, server};
+use crate::support::PATIENCE;
+
+struct Setup {
+    server: RedisServer,
+    proxy: Proxy,
+    store: RedisStore,
+}
+
+impl Setup {
+    /// A store with a shorter deadline, and so with less patience for a silent connection.
+    async fn new(deadline: Duration) -> Self {
+        let server = server();
+        let proxy = Proxy::start(server.port()).expect("a proxy");
+        let store = hasty(&server.url_with_port(proxy.port()))
+            .timeout(deadline)
+            .connect_timeout(Duration::from_millis(500));
+        let store = store.build().expect("the store can be made");
+        store.ready(PATIENCE).await.expect("the server works");
+        Self { server, proxy, store }
+    }
+
+    fn set(&self, mode: Mode) {
+        self.proxy.set(mode).expect("it obeys");
+    }
+
+    /// Waits until no more than one connection is left.
+    fn tidied_up(&self) {
+        wait::until("the old connections' end", PATIENCE, || match self.proxy.counts().open {
+            0 | 1 => Ok(()),
+            open => Err(format!("{open} are open")),
+        })
+        .expect("what is given up is closed");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_connection_is_killed_again_and_again() {
+    let server = server();
+    let store = ready(&server.url()).await;
+    let load = Load::start(&store, 16);
+    const KILLS: u32 = 10;
+    for _ in 0..KILLS {
+        load.served(20).await;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).expect("it obeys");
+        opened(&store).await;
+        store.ready(PATIENCE).await.expect("it is back");
+    }
+    load.served(20).await;
+    let (tally, callers) = load.stop().await;
+    tally.assert_orderly();
+    assert_eq!(tally.protocol, 0, "{tally:?}");
+    let counted = counted(&store, &callers).await;
+    assert!(counted >= tally.admitted && counted <= tally.admitted + 16 * KILLS, "{counted}: {tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_are_dropped_and_refused() {
+    let setup = Setup::new(DEADLINE).await;
+    let load = Load::start(&setup.store, 16);
+    load.served(50).await;
+    setup.set(Mode::Refuse);
+    setup.proxy.drop_connections().expect("it obeys");
+    assert_eq!(opened(&setup.store).await.kind(), StoreErrorKind::Unavailable);
+    load.failing(100).await;
+    setup.set(Mode::Pass);
+    load.served(50).await;
+    let (tally, callers) = load.stop().await;
+    tally.assert_orderly();
+    assert!(tally.unavailable > 0 && tally.protocol == 0, "{tally:?}");
+    let counted = counted(&setup.store, &callers).await;
+    assert!(counted >= tally.admitted && counted <= tally.admitted + 16, "{counted}: {tally:?}");
+    setup.tidied_up();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_swallowed() {
+    let setup = Setup::new(Duration::from_millis(20)).await;
+    let load = Load::start(&setup.store, 16);
+    load.served(50).await;
+    setup.set(Mode::BlackHole);
+    assert!(opened(&setup.store).await.is_timeout());
+    load.failing(50).await;
+    // The connection is given up, and those after it.
+    let connections = setup.proxy.counts().connections;
+    wait::until("two more connections", PATIENCE, || match setup.proxy.counts().connections {
+        more if more >= connections + 2 => Ok(()),
+        _ => Err("they were not made"),
+    })
+    .expect("it is tried again");
+    setup.set(Mode::Pass);
+    setup.store.ready(PATIENCE).await.expect("it is back");
+    load.served(50).await;
+    let (tally, callers) = load.stop().await;
+    tally.assert_orderly();
+    assert_eq!(tally.protocol, 0, "{tally:?}");
+    let counted = counted(&setup.store, &callers).await;
+    assert!(counted >= tally.admitted && counted <= tally.admitted + 64, "{counted}: {tally:?}");
+    setup.tidied_up();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_lost_but_nothing_is_counted_twice() {
+    let setup = Setup::new(Duration::from_millis(20)).await;
+    let caller = Caller::new("unheard");
+    assert_eq!(caller.tally_many(&setup.store, 5).await.admitted, 5);
+    setup.set(Mode::LoseReplies);
+    let tally = caller.tally_many(&setup.store, 50).await;
+    tally.assert_orderly();
+    assert_eq!(tally.timeout, 50, "{tally:?}");
+    let direct = ready(&setup.server.url()).await;
+    let made = caller.counted(&direct).await;
+    assert!((5..=55).contains(&made), "{made}");
+    setup.set(Mode::Pass);
+    setup.store.ready(PATIENCE).await.expect("it is back");
+    assert_eq!(caller.counted(&setup.store).await, made);
+    assert_eq!(caller.tally_many(&setup.store, 5).await.admitted, 5);
+    assert_eq!(caller.counted(&direct).await, made + 5);
+    setup.tidied_up();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_are_cut_short_anywhere() {
+    let setup = Setup::new(DEADLINE).await;
+    let caller = Caller::new("cut short");
+    for length in 0..40 {
+        setup.set(Mode::Truncate(length));
+        let tally = caller.tally_many(&setup.store, 1).await;
+        tally.assert_orderly();
+        assert_eq!(tally.timeout, 0, "{length}: {tally:?}");
+        assert!(tally.admitted == 0 || length > 30, "{length}: {tally:?}");
+        if tally.admitted == 0 {
+            opened(&setup.store).await;
+        }
+        setup.set(Mode::Pass);
+        setup.store.ready(PATIENCE).await.expect("it is back");
+    }
+    // All were made, and none was heard of.
+    let counted = caller.counted(&setup.store).await;
+    assert!(counted <= 40, "{counted}");
+    setup.tidied_up();
+}

@@ -1,0 +1,73 @@
+//! Servers that lose their scripts, or all that they know.
+
+use super::load::{Load, counted};
+use super::tally::Caller;
+use super::{ready, server};
+use crate::support::{PATIENCE, calls, patient};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_gone_are_loaded_a_few_times_at_most() {
+    let server = server();
+    let store = patient(&server).build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    let caller = Caller::new("crowd");
+    for round in 1..=5 {
+        let before = calls(&server, "script").expect("the server tells");
+        server.command(&["SCRIPT", "FLUSH"]).expect("it obeys");
+        let tally = caller.tally_many(&store, 512).await;
+        assert_eq!(tally.admitted, 512, "{tally:?}");
+        let loads = calls(&server, "script").expect("the server tells") - before - 1;
+        // Two scripts, for each of the goes that were under way.
+        assert!((2..=4).contains(&loads), "{loads} loads");
+        assert_eq!(caller.counted(&store).await, 512 * round);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_sees_that_scripts_are_gone() {
+    let server = server();
+    let store = patient(&server).build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    let load = Load::start(&store, 32);
+    for _ in 0..20 {
+        load.served(50).await;
+        server.command(&["SCRIPT", "FLUSH"]).expect("it obeys");
+    }
+    load.served(50).await;
+    let (tally, callers) = load.stop().await;
+    assert_eq!((tally.failed(), tally.denied), (0, 0), "{tally:?}");
+    assert_eq!(counted(&store, &callers).await, tally.admitted);
+    assert!(!store.breaker().is_open());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refunds_and_resets_come_through_without_scripts_too() {
+    use tollgate_core::{Refund, Store};
+    let server = server();
+    let store = patient(&server).build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    let caller = Caller::new("refunded");
+    assert_eq!(caller.tally_many(&store, 5).await.admitted, 5);
+    let charge = caller.charge_of();
+    server.command(&["SCRIPT", "FLUSH"]).expect("it obeys");
+    store.refund(&[Refund::new(charge.rule, charge.key, 2)]).await.expect("it is given back");
+    assert_eq!(caller.counted(&store).await, 3);
+    server.command(&["SCRIPT", "FLUSH"]).expect("it obeys");
+    store.reset(charge.rule, charge.key).await.expect("it is forgotten");
+    assert_eq!(caller.counted(&store).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_forgotten_under_load() {
+    let server = server();
+    let store = ready(&server.url()).await;
+    let load = Load::start(&store, 16);
+    for _ in 0..10 {
+        load.served(50).await;
+        server.command(&["FLUSHALL"]).expect("it obeys");
+    }
+    load.served(50).await;
+    let (tally, callers) = load.stop().await;
+    assert_eq!((tally.unavailable, tally.protocol, tally.denied), (0, 0, 0), "{tally:?}");
+    assert!(counted(&store, &callers).await <= tally.admitted);
+}
