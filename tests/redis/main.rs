@@ -3,3 +3,4 @@
 mod contract;
 mod failure;
 mod support;
+mod topology;

@@ -1,0 +1,154 @@
+//! The ways to reach a server.
+
+use std::time::Duration;
+
+use redis::{Client, TlsCertificates};
+use tollgate_core::{Charge, Key, MINUTE, Quota, RuleName, Store};
+use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers, SetupError};
+use tollgate_servers::{RedisServer, Sentinels};
+
+use crate::failure::{Load, counted};
+use crate::support::{PATIENCE, shared_server};
+
+async fn ready(builder: RedisStoreBuilder) -> RedisStore {
+    let store = builder.timeout(PATIENCE).build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    store
+}
+
+async fn at(address: impl tollgate_redis::IntoClient) -> RedisStore {
+    ready(RedisStore::builder(Servers::one(address).expect("an address"))).await
+}
+
+/// Charges one of two, and says whether there was room.
+async fn admits(store: &RedisStore, key: &str) -> bool {
+    let (rule, key) = (RuleName::new("topology").expect("a name"), Key::from(key));
+    let quota = Quota::fixed_window(2, 30 * 24 * 60 * MINUTE);
+    store.charge(&[Charge::new(rule, &key, &quota)]).await.expect("it is decided").is_admitted()
+}
+
+async fn decides(store: &RedisStore, key: &str) {
+    assert!(admits(store, key).await && admits(store, key).await && !admits(store, key).await);
+}
+
+fn keys(server: &RedisServer, database: &str) -> Vec<String> {
+    let mut connection = server.connect().expect("it is reached");
+    redis::cmd("SELECT").arg(database).query::<()>(&mut connection).expect("it obeys");
+    let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).expect("it tells");
+    keys.retain(|key| !key.contains(" probe"));
+    keys
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_with_a_password_and_a_database() {
+    let server = RedisServer::builder()
+        .password("of the default user")
+        .user(
+            "toll-gate",
+            "p@ss:w/rd?",
+            "~tollgate:* +evalsha +script|load +del +select +client +time +mget +psetex",
+        )
+        .start()
+        .expect("it starts");
+    let store = at(format!("{}3", server.url())).await;
+    decides(&store, "alice").await;
+    assert_eq!(keys(&server, "3"), ["tollgate:topology:{alice}"]);
+    assert!(keys(&server, "0").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prefixes_keep_stores_apart() {
+    let [one, other] = ["fleet-1", "fleet-2"].map(|prefix| {
+        let servers = Servers::one(shared_server().url()).expect("an address");
+        RedisStore::builder(servers).prefix(prefix)
+    });
+    let (one, other) = (ready(one).await, ready(other).await);
+    decides(&one, "alice").await;
+    decides(&other, "alice").await;
+    let keys = keys(shared_server(), "0");
+    for key in ["fleet-1:topology:{alice}", "fleet-2:topology:{alice}"] {
+        assert!(keys.iter().any(|known| known == key), "{key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_unix_socket() {
+    let server = RedisServer::builder().unix_socket().password("secret").start().expect("it starts");
+    let store = at(server.unix_url().expect("it has a socket")).await;
+    decides(&store, "alice").await;
+    server.restart().expect("it can be restarted");
+    store.ready(PATIENCE).await.expect("it is back");
+}
+
+/// A server with TLS, unless it was built without.
+fn with_tls(started: tollgate_servers::Result<RedisServer>) -> Option<RedisServer> {
+    match started {
+        Err(error) if error.lacks_tls() => {
+            eprintln!("not tested: {error}");
+            None
+        }
+        started => Some(started.expect("it starts")),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls() {
+    let options = RedisServer::builder().tls().user("tollgate", "secret", "~tollgate:* +@all");
+    let Some(server) = with_tls(options.start()) else { return };
+    let url = server.tls_url().expect("it has a port for TLS");
+    let root_cert = server.certificates().map(|certificates| certificates.authority().into());
+    let trusting = TlsCertificates { client_tls: None, root_cert };
+    let store = at(Client::build_with_tls(url.as_str(), trusting).expect("a client")).await;
+    decides(&store, "alice").await;
+    // Whoever does not trust it does not speak to it.
+    let store = RedisStore::builder(Servers::one(url).expect("an address"));
+    let store = store.build().expect("the store can be made");
+    let error = store.ready(Duration::from_millis(200)).await.expect_err("it is not trusted");
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_with_a_certificate_of_the_client() {
+    let Some(server) = with_tls(RedisServer::builder().mutual_tls().start()) else { return };
+    let certificates = server.certificates().expect("it has certificates");
+    let client_tls = Some(redis::ClientTlsConfig {
+        client_cert: certificates.client().into(),
+        client_key: certificates.client_key().into(),
+    });
+    let trusting = TlsCertificates { client_tls, root_cert: Some(certificates.authority().into()) };
+    let url = server.tls_url().expect("it has a port for TLS");
+    let store = at(Client::build_with_tls(url.as_str(), trusting).expect("a client")).await;
+    decides(&store, "alice").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_master_that_sentinels_know() {
+    let options = RedisServer::builder().password("secret");
+    let sentinels = Sentinels::start_with(options, 1).expect("they start");
+    let node = "redis://:secret@ignored";
+    let nobody = Servers::sentinel(sentinels.urls(), "nobody", node).expect("addresses");
+    let nobody = RedisStore::builder(nobody).build().expect("the store can be made");
+
+    // The first of them is not there.
+    let urls = ["redis://127.0.0.1:1/".to_owned()].into_iter().chain(sentinels.urls());
+    let servers = Servers::sentinel(urls, Sentinels::NAME, node).expect("addresses");
+    let builder = RedisStore::builder(servers).timeout(Duration::from_millis(100));
+    let store = builder.longest_pause(Duration::from_millis(100)).build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("they know the master");
+    let load = Load::start(&store, 16);
+    load.served(100).await;
+    sentinels.replication().wait_until_in_sync().expect("the replica follows");
+    let former = sentinels.kill_master().expect("it can be killed");
+    load.failing(100).await;
+    sentinels.wait_for_failover(former).expect("there is another");
+    load.served(100).await;
+    let (tally, callers) = load.stop().await;
+    tally.assert_orderly();
+    assert_eq!(tally.protocol, 0, "{tally:?}");
+    // What the replica had not heard of is lost with the master.
+    assert!(counted(&store, &callers).await > 0);
+
+    let error = nobody.ready(Duration::ZERO).await.expect_err("there is no such master");
+    assert!(error.is_unavailable(), "{error:?}");
+    assert!(matches!(Servers::sentinel([""; 0], "x", node), Err(SetupError::NoServers)));
+}
