@@ -5,6 +5,7 @@
 //! before; from that, [`tollgate_core::algorithm`] computes here what each request is told.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use smallvec::SmallVec;
 use tollgate_core::algorithm::{self, Counter};
@@ -16,13 +17,12 @@ use crate::request::{Charges, Decided, OwnCharge};
 const GROUP: usize = 255;
 /// How many terms a call holds: they are numbered by one byte, from 1.
 const TERMS: usize = 255;
-/// Where in the packed question the deadline is, and where the time.
-const DEADLINE: usize = 0;
-const NOW: usize = 8;
 
 /// The requests of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
+    /// Comes back with the answer, which is thereby known to be the answer to this.
+    number: u32,
     /// For each request, for each of its charges, the number of its counter.
     places: Vec<SmallVec<[usize; 2]>>,
     /// For each counter, the request and the charge that named it.
@@ -87,14 +87,12 @@ impl Call {
             let full = builder.call.named_by.len() + charges.len() > max_counters
                 || builder.call.terms.len() + 2 * charges.len() > TERMS;
             if full && !builder.call.places.is_empty() {
-                let call = std::mem::take(&mut builder).finish();
-                calls.push((call.places.len(), call));
+                calls.push(std::mem::take(&mut builder).finish());
             }
             builder.add(charges, peek);
         }
         if !builder.call.places.is_empty() {
-            let call = builder.finish();
-            calls.push((call.places.len(), call));
+            calls.push(builder.finish());
         }
         calls
     }
@@ -109,11 +107,11 @@ impl Call {
 
     /// The question, packed. `now` is a time to decide at if it is not to be the server's.
     pub(crate) fn pack(&self, deadline: Option<Timestamp>, now: Option<Timestamp>) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(19 + self.terms.len() * 80 + self.groups.len() * 5);
+        let mut bytes = Vec::with_capacity(23 + self.terms.len() * 80 + self.groups.len() * 5);
         let moment = |moment: Option<Timestamp>| moment.map_or(0.0, |moment| moment.as_micros() as f64);
         push(&mut bytes, moment(deadline));
         push(&mut bytes, moment(now));
-        debug_assert_eq!((DEADLINE, NOW), (0, bytes.len() - 8));
+        bytes.extend_from_slice(&self.number.to_le_bytes());
         bytes.push(self.terms.len() as u8);
         let in_runs: usize = self.runs.iter().map(|run| run.last - run.first + 1).sum();
         bytes.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
@@ -138,9 +136,13 @@ impl Call {
     }
 
     /// Reads what the script returned. `None`: it came too late, and nothing was done.
-    pub(crate) fn read(reply: &[u8]) -> Result<(Timestamp, Option<Answer<'_>>), Garbled> {
-        let (time, rest) =
-            reply.split_first_chunk().ok_or(Garbled("the reply of the script is cut short"))?;
+    pub(crate) fn read<'a>(&self, reply: &'a [u8]) -> Result<(Timestamp, Option<Answer<'a>>), Garbled> {
+        let cut_short = || Garbled("the reply of the script is cut short");
+        let (number, rest) = reply.split_first_chunk().ok_or_else(cut_short)?;
+        let (time, rest) = rest.split_first_chunk().ok_or_else(cut_short)?;
+        if u32::from_le_bytes(*number) != self.number {
+            return Err(Garbled("the reply of the script is to another question"));
+        }
         let micros = f64::from_le_bytes(*time);
         if !(1.0..9_007_199_254_740_992.0).contains(&micros) {
             return Err(Garbled("the reply of the script has no time"));
@@ -149,7 +151,7 @@ impl Call {
         match rest {
             [1] => Ok((now, None)),
             [0, body @ ..] => Ok((now, Some(Answer { now, body }))),
-            _ => Err(Garbled("the reply of the script is cut short")),
+            _ => Err(cut_short()),
         }
     }
 
@@ -282,7 +284,8 @@ impl<'a> Builder<'a> {
     }
 
     /// Finds the runs, and puts their groups first.
-    fn finish(mut self) -> Call {
+    fn finish(mut self) -> (usize, Call) {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
         let alone = |group: &Group| match *group.charges {
             [(place, term)] if group.members.len() == 1 && self.groups[usize::from(place)] == 1 => {
                 Some((usize::from(place), term))
@@ -297,7 +300,8 @@ impl<'a> Builder<'a> {
                 _ => self.call.runs.push(Run { first: place, last: place, term }),
             }
         }
-        self.call
+        self.call.number = NEXT.fetch_add(1, Ordering::Relaxed);
+        (self.call.places.len(), self.call)
     }
 
     /// The term of a charge: its quota, with all that the request charges the same counter up to it.
@@ -381,4 +385,82 @@ const fn width(number: u32) -> u8 {
 /// How many bytes the parts of a microsecond take, of which there are so many to one.
 const fn parts_width(units: u32) -> u8 {
     if units == 1 { 0 } else { width(units) }
+}
+
+#[cfg(test)]
+mod tests {
+    use smallvec::smallvec;
+    use tollgate_core::{Key, MINUTE, RuleName};
+
+    use super::*;
+    use crate::name::Names;
+
+    /// Two callers with one rule each, and one with both.
+    fn requests() -> Vec<Charges> {
+        let (key, other) = (Key::from("key"), Key::from("other"));
+        let (bucket, log) = (Quota::per_minute(10), Quota::sliding_log(10, MINUTE));
+        let own = |rule: &str, key: &Key, quota: &Quota| {
+            let charge = Charge::new(RuleName::new(rule).unwrap(), key, quota);
+            OwnCharge::new(&charge, &Names::new("test"))
+        };
+        vec![
+            smallvec![own("bucket", &key, &bucket)],
+            smallvec![own("log", &other, &log)],
+            smallvec![own("bucket", &key, &bucket), own("log", &key, &log)],
+        ]
+    }
+
+    fn only(requests: &[Charges]) -> Call {
+        Call::gather(requests.iter(), 64, false).pop().unwrap().1
+    }
+
+    #[test]
+    fn the_answer_to_another_question_is_none() {
+        let requests = requests();
+        let (one, other) = (only(&requests), only(&requests));
+        let mut reply = one.number.to_le_bytes().to_vec();
+        push(&mut reply, 1e15);
+        reply.push(1);
+        assert!(one.read(&reply).unwrap().1.is_none());
+        assert!(other.read(&reply).is_err());
+    }
+
+    #[test]
+    fn whatever_is_answered_is_no_reason_to_panic() {
+        let requests = requests();
+        let by_ref: Vec<_> = requests.iter().collect();
+        let call = only(&requests);
+        // A generator by Marsaglia, always the same.
+        let mut seed = 0x2545_F491_4F6C_DD1D_u64;
+        let mut random = move |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        let (mut garbled, mut read) = (0, 0);
+        for _ in 0..50_000 {
+            let mut reply = call.number.to_le_bytes().to_vec();
+            push(&mut reply, [1.0, 1e15, 9e15][random(3) as usize]);
+            reply.push(0);
+            reply.extend((0..3).map(|_| random(2) as u8));
+            // Sizes that fit, mostly, and values that could be counters.
+            let values: Vec<Vec<u8>> = (0..3)
+                .map(|_| {
+                    (0..random(40)).map(|_| if random(4) == 0 { 0 } else { random(256) as u8 }).collect()
+                })
+                .collect();
+            values.iter().for_each(|value| reply.extend([value.len() as u8, 0, 0]));
+            values.iter().for_each(|value| reply.extend(value));
+            if random(8) == 0 {
+                reply.truncate(random(reply.len() as u64 + 1) as usize);
+            }
+            let decided = call.read(&reply).and_then(|(_, answer)| match answer {
+                Some(answer) => call.decide(&by_ref, &answer, |_, _, _, _| {}),
+                None => Ok(()),
+            });
+            *(if decided.is_ok() { &mut read } else { &mut garbled }) += 1;
+        }
+        assert!(garbled > 1_000 && read > 1_000, "{garbled} {read}");
+    }
 }

@@ -215,7 +215,7 @@ impl Flight {
         let Value::BulkString(reply) = value else {
             return Err(garbled(Garbled("the script returned something else than bytes")));
         };
-        Ok(Call::read(&reply).map_err(garbled)?.0)
+        Ok(call.read(&reply).map_err(garbled)?.0)
     }
 
     pub(crate) fn fail(self, error: &StoreError) {
@@ -284,7 +284,7 @@ impl Command {
     /// The script has decided.
     fn answered(mut self, reply: &[u8], sent_at: Timestamp, denied: &Denied, landed: &mut Landed) {
         let CommandKind::Script(call) = &self.kind else { return };
-        let answer = match Call::read(reply) {
+        let answer = match call.read(reply) {
             Ok((time, answer)) => {
                 landed.time = Some(time);
                 answer

@@ -19,7 +19,7 @@ fn under_way(store: &RedisStore, caller: &Caller) -> Charging {
 }
 
 /// Waits until Redis has counted so much.
-async fn until_counted(store: &RedisStore, caller: &Caller, goal: u32) {
+pub(super) async fn until_counted(store: &RedisStore, caller: &Caller, goal: u32) {
     let reached = async {
         while caller.counted(store).await != goal {
             tokio::time::sleep(Duration::from_millis(1)).await;

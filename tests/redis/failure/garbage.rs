@@ -5,8 +5,9 @@ use std::time::Duration;
 use tollgate_redis::RedisStore;
 use tollgate_servers::{Mode, Proxy, RedisServer};
 
+use super::client::until_counted;
 use super::tally::{Caller, Tally};
-use super::{DEADLINE, hasty, opened, server};
+use super::{DEADLINE, hasty, opened, ready, server};
 use crate::support::PATIENCE;
 
 /// A deadline after which it is soon found out that no more comes.
@@ -78,6 +79,25 @@ async fn an_answer_that_is_missing_or_does_not_end() {
         let tally = answered_with(&proxy, &store, Mode::Replace(garbage.into())).await;
         assert_eq!(tally.timeout, 1, "{garbage:?}: {tally:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_answer_to_another_question() {
+    let (server, proxy, store) = setup(PATIENCE).await;
+    let direct = ready(&server.url()).await;
+    let (first, second) = (Caller::new("first"), Caller::new("second").with_only(1));
+    assert_eq!(second.tally_many(&direct, 1).await.admitted, 1);
+    proxy.set(Mode::Replace(Vec::new())).expect("it obeys");
+    let charging = tokio::spawn({
+        let (first, store) = (first.clone(), store.clone());
+        async move { first.tally_many(&store, 1).await }
+    });
+    until_counted(&direct, &first, 1).await;
+    // The answer to the first is lost. That to the second, a denial, comes in its place.
+    let tally = second.tally_many(&store, 1).await;
+    assert_eq!((tally.failed(), tally.denied), (1, 0), "{tally:?}");
+    let tally = charging.await.expect("no panic");
+    assert_eq!(tally.protocol, 1, "{tally:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

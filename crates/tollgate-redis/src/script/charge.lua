@@ -1,20 +1,20 @@
 -- Decides requests: each is charged to all of its counters or to none.
 --
--- KEYS: the counters. ARGV[1]: what is asked, packed by `call.rs`. Returns, packed: the time; whether that is past
--- the deadline, in which case nothing was done; for each group of equal requests how many were admitted; for each
--- counter what it was before.
+-- KEYS: the counters. ARGV[1]: what is asked, packed by `call.rs`. Returns, packed: the number of the question, by
+-- which its answer is told from others; the time; whether that is past the deadline, in which case nothing was done;
+-- for each group of equal requests how many were admitted; for each counter what it was before.
 
 local read, write, concat, ceil, frexp = struct.unpack, struct.pack, table.concat, math.ceil, math.frexp
 local call, char = redis.call, string.char
 
 local ask = ARGV[1]
-local deadline, now, term_count, run_count, group_count, at = read('<ddBHH', ask)
+local deadline, now, id, term_count, run_count, group_count, at = read('<ddI4BHH', ask)
 local given = now > 0
 if not given then
   local time = call('TIME')
   now = time[1] * 1000000 + time[2]
 end
-if deadline > 0 and now > deadline then return write('<dB', now, 1) end
+if deadline > 0 and now > deadline then return write('<I4dB', id, now, 1) end
 
 local values = call('MGET', unpack(KEYS))
 
@@ -231,6 +231,6 @@ for _ = 1, run_count do
 end
 
 if group_count == 0 and #rest == 0 and run_count > 0 then
-  return concat({ write('<dB', now, 0), concat(admitted), concat(sizes), concat(olds) })
+  return concat({ write('<I4dB', id, now, 0), concat(admitted), concat(sizes), concat(olds) })
 end
 

@@ -317,4 +317,4 @@ for k = 1, #KEYS do
   end
 end
 
-return concat({ write('<dB', now, 0), concat(admitted), concat(sizes), concat(olds) })
+return concat({ write('<I4dB', id, now, 0), concat(admitted), concat(sizes), concat(olds) })
