@@ -456,7 +456,7 @@ mod tests {
                 reply.truncate(random(reply.len() as u64 + 1) as usize);
             }
             let decided = call.read(&reply).and_then(|(_, answer)| match answer {
-                Some(answer) => call.decide(&by_ref, &answer, |_, _, _, _| {}),
+                Some(answer) => call.decide(&by_ref, &[false; 3], &answer, |_, _, _, _| {}),
                 None => Ok(()),
             });
             *(if decided.is_ok() { &mut read } else { &mut garbled }) += 1;

@@ -298,7 +298,7 @@ impl Worker {
             }
             // While others are under way, a few wait for more to come, as in a crowd they will: half as many as went
             // together last. Who comes alone finds nobody under way.
-            if queue.asks.len() < self.last / 2 && self.flights.iter().any(Option::is_some) {
+            if queue.len() < self.last / 2 && self.flights.iter().any(Option::is_some) {
                 return None;
             }
             // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
