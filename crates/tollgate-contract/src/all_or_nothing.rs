@@ -1,6 +1,6 @@
 //! Several rules, one decision.
 
-use tollgate_core::{Charge, Decision, Key, MINUTE, Quota, Receipt, Refund, SECOND};
+use tollgate_core::{Charge, Decision, Key, MINUTE, Quota, Receipt, Refund, Retry, SECOND};
 
 use crate::{Bench, Caller, Harness, each};
 
@@ -89,6 +89,14 @@ pub async fn a_key_charged_twice_in_one_request_is_charged_the_sum<H: Harness>(h
         assert!(!bench.peek(&twice).await.is_admitted(), "{quota}");
         assert!(!bench.charge(&twice).await.is_admitted(), "{quota}");
         assert_eq!((caller.remaining().await, other.remaining().await), (4, 99), "{quota}");
+    }
+    // More than any number says.
+    for quota in each(u32::MAX, MINUTE) {
+        let caller = bench.caller(quota);
+        let twice = [caller.cost(u32::MAX - 1), caller.cost(2)];
+        assert_eq!(bench.peek(&twice).await.retry(), Some(Retry::Never), "{quota}");
+        assert_eq!(bench.charge(&twice).await.retry(), Some(Retry::Never), "{quota}");
+        assert_eq!(caller.remaining().await, u32::MAX, "{quota}");
     }
 }
 

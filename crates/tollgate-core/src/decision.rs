@@ -135,6 +135,11 @@ impl Outcome {
         Self { limit, remaining, reset_micros, refill_micros, verdict }
     }
 
+    /// The same budget for a charge that never fits.
+    pub(crate) const fn at_no_time(self) -> Self {
+        Self { verdict: NEVER, ..self }
+    }
+
     /// Whether the rule admits the charge.
     #[inline]
     #[must_use]

@@ -43,6 +43,7 @@ mod used;
 
 pub(crate) use basis::Basis;
 pub use counter::Counter;
+pub(crate) use several::peek_sum;
 pub use several::{decide, peek};
 pub(crate) use used::{PRESSED, Used};
 

@@ -1,7 +1,7 @@
 //! Several charges, one decision.
 
 use super::Counter;
-use crate::{Charge, Decision, Timestamp};
+use crate::{Charge, Decision, Outcome, Timestamp};
 
 /// Makes all charges of a request, or none.
 ///
@@ -61,8 +61,17 @@ pub fn peek(counters: &[Counter], places: &[usize], charges: &[Charge<'_>], now:
     for (i, (place, charge)) in places.iter().zip(charges).enumerate() {
         // What this request charges the same counter before has to fit as well.
         let earlier = places[..i].iter().zip(charges).filter(|(earlier, _)| *earlier == place);
-        let cost = earlier.fold(charge.cost, |sum, (_, earlier)| sum.saturating_add(earlier.cost));
-        decision.push(charge.rule, counters[*place].peek(charge.quota, cost, now));
+        let cost = earlier.fold(u64::from(charge.cost), |sum, (_, earlier)| sum + u64::from(earlier.cost));
+        decision.push(charge.rule, peek_sum(cost, |cost| counters[*place].peek(charge.quota, cost, now)));
     }
     decision
+}
+
+/// What a peek at the sum of several costs says. A sum that no quota holds never fits, not even where the largest
+/// of all costs does.
+pub(crate) fn peek_sum(cost: u64, peek: impl FnOnce(u32) -> Outcome) -> Outcome {
+    match u32::try_from(cost) {
+        Ok(cost) => peek(cost),
+        Err(_) => peek(u32::MAX).at_no_time(),
+    }
 }

@@ -6,6 +6,7 @@ use super::MemoryStore;
 use super::lock::Guard;
 use super::shard::Shard;
 use super::slot::Packed;
+use crate::algorithm::peek_sum;
 use crate::{Charge, Clock, Decision, Timestamp};
 
 /// The shards that one request needs, locked in the order of their numbers, so that two requests
@@ -43,10 +44,10 @@ impl<'a> Locked<'a> {
     fn costs<'c>(
         &self,
         charges: &'c [Charge<'c>],
-    ) -> impl Iterator<Item = (u64, &Shard, &'c Charge<'c>, u32)> {
+    ) -> impl Iterator<Item = (u64, &Shard, &'c Charge<'c>, u64)> {
         charges.iter().zip(&self.tags).enumerate().map(move |(i, (charge, (tag, at)))| {
             let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| earlier == tag);
-            let cost = earlier.fold(charge.cost, |sum, (_, earlier)| sum.saturating_add(earlier.cost));
+            let cost = earlier.fold(charge.cost.into(), |sum, (_, earlier)| sum + u64::from(earlier.cost));
             (*tag, &*self.shards[*at], charge, cost)
         })
     }
@@ -74,13 +75,15 @@ impl<'a> Locked<'a> {
 
     #[cold]
     pub(super) fn admit(&self, charges: &[Charge<'_>], now: Timestamp) -> bool {
-        self.costs(charges).all(|(tag, shard, charge, cost)| shard.admits(tag, charge, cost, now))
+        self.costs(charges).all(|(tag, shard, charge, cost)| {
+            u32::try_from(cost).is_ok_and(|cost| shard.admits(tag, charge, cost, now))
+        })
     }
 
     pub(super) fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let mut decision = Decision::new(now);
         for (tag, shard, charge, cost) in self.costs(charges) {
-            decision.push(charge.rule, shard.peek(tag, charge, cost, now));
+            decision.push(charge.rule, peek_sum(cost, |cost| shard.peek(tag, charge, cost, now)));
         }
         decision
     }
