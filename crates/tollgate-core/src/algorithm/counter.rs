@@ -127,8 +127,13 @@ impl State {
             return Self::seed(new, Used::default(), now);
         }
         match self {
-            // The moments of a log mean the same, whatever the period.
-            Self::SlidingLog(_) if new.algorithm() == Algorithm::SlidingLog => self.clone(),
+            // The moments of a log mean the same, whatever the period. But what has left by the old one has left:
+            // it may have been dropped, and it must not matter whether it was.
+            Self::SlidingLog(log) if new.algorithm() == Algorithm::SlidingLog => {
+                let mut log = log.clone();
+                log.move_to(old.period(), now);
+                Self::SlidingLog(log)
+            }
             _ => Self::seed(new, self.used(old, now), now),
         }
     }

@@ -59,11 +59,12 @@ pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Recei
 }
 
 impl State {
-    /// An entry that is yet to come means that the clock was set back; it is taken to be of now.
-    pub(crate) fn settle(&mut self, _: &Quota, now: Timestamp) {
-        self.set_back(now.as_micros());
+    /// Does what a denied charge does.
+    pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        self.move_to(quota.period_micros(), now);
     }
 
+    /// An entry that is yet to come means that the clock was set back; it is taken to be of now.
     fn set_back(&mut self, now: u64) {
         for entry in self.entries.iter_mut().rev().take_while(|entry| entry.at() > now) {
             *entry = Entry::new(now, entry.cost);
@@ -71,7 +72,7 @@ impl State {
     }
 
     /// Drops what has left the trailing period.
-    fn move_to(&mut self, period: u64, now: Timestamp) {
+    pub(crate) fn move_to(&mut self, period: u64, now: Timestamp) {
         let now = now.as_micros();
         self.set_back(now);
         while let Some(oldest) = self.entries.front().filter(|entry| has_left(entry.at(), period, now)) {
