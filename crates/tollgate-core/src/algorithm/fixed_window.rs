@@ -47,11 +47,13 @@ impl State {
     /// The state as of now: a window that is over counts nothing. One that is yet to come means that
     /// the clock was set back; its count is kept for a whole period from now, and not only to the end
     /// of the window that now is in again: else it would be forgotten as soon as the clock passes the
-    /// window's edge a second time.
+    /// window's edge a second time. If it counts nothing, nothing is kept.
     #[inline]
     fn at(self, period: u64, now: Timestamp) -> Self {
         let micros = now.as_micros();
-        if self.start > micros {
+        if self.count == 0 {
+            Self { start: window(period, now), count: 0 }
+        } else if self.start > micros {
             Self { start: micros, ..self }
         } else if self.end(period) > micros {
             self
