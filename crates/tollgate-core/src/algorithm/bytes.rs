@@ -172,7 +172,7 @@ fn read_bucket(algorithm: Algorithm, form: usize, mut rest: &[u8]) -> Option<Cou
         Some(_) => return None,
         None => (form % MOMENT + 1, form / MOMENT, 1),
     };
-    let micros = NonZeroU64::new(read(&mut rest, wide)? * scale)?;
+    let micros = NonZeroU64::new(read(&mut rest, wide)? * scale).filter(|micros| micros.get() < END)?;
     let units = if units_wide == 0 { 1 } else { u32::try_from(read(&mut rest, units_wide)?).ok()? };
     let micros_left = read(&mut rest, MOMENT)?;
     let parts = u32::try_from(read(&mut rest, units_wide)?).ok()?;
@@ -219,8 +219,9 @@ fn read_log(mut rest: &[u8], costs: usize) -> Option<State> {
         (number(at), number(cost) as u32)
     });
     let log = sliding_log::State::from_entries(entries);
-    let in_time = log.entries().all(|(at, _)| at < END);
-    (log.total() == total && in_time).then_some(State::SlidingLog(log))
+    let in_order = log.entries().is_sorted_by_key(|(at, _)| at);
+    let in_time = log.entries().last().is_none_or(|(at, _)| at < END);
+    (log.total() == total && in_order && in_time).then_some(State::SlidingLog(log))
 }
 
 /// How many bytes a number takes, which is at least one.
