@@ -103,8 +103,12 @@ impl Denied {
         }
         let local = self.now();
         let mut decision: Option<Decision> = None;
-        for charge in charges {
+        for (i, charge) in charges.iter().enumerate() {
             let key = (charge.rule, charge.key.to_key());
+            // What the request charges the same counter before has to fit as well.
+            let same = |other: &&Charge<'_>| other.rule == key.0 && other.key.to_key() == key.1;
+            let earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
+            let charge = &charge.cost(earlier.fold(Some(charge.cost), |sum, cost| sum?.checked_add(cost))?);
             let shard = self.shard(&key);
             let entry = shard.get(&key).filter(|entry| entry.knows(charge))?;
             let now = entry.now(local, self.valid_for)?;
@@ -127,7 +131,9 @@ impl Denied {
         if self.is_off() {
             return;
         }
-        for (charge, place) in charges.iter().zip(places) {
+        for (i, (charge, place)) in charges.iter().zip(places).enumerate() {
+            let earlier = charges[..i].iter().zip(places).filter(|(_, earlier)| *earlier == place);
+            let cost = earlier.fold(charge.cost, |sum, (earlier, _)| sum.saturating_add(earlier.cost));
             let key = (charge.rule, charge.key);
             let mut shard = self.shard(&key);
             if shard.len() >= self.max_per_shard && !shard.contains_key(&key) {
@@ -138,7 +144,7 @@ impl Denied {
                     continue;
                 }
             }
-            let (counter, quota, cost) = (counters[*place].clone(), charge.quota, charge.cost);
+            let (counter, quota) = (counters[*place].clone(), charge.quota);
             shard.insert(key, Entry { counter, quota, cost, asked, decided: decision.at() });
             self.used.store(true, Ordering::Relaxed);
         }
