@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate_core::algorithm::Counter;
 use tollgate_core::{
@@ -36,7 +36,8 @@ pub(crate) struct Denied {
 /// The clock of this process.
 #[derive(Debug)]
 enum LocalClock {
-    System(SystemClock),
+    /// What time it is, and how much of it has passed: a clock that is set back must not prolong a denial.
+    System(SystemClock, Instant),
     Manual(ManualClock),
 }
 
@@ -46,8 +47,8 @@ struct Entry {
     quota: Quota,
     /// The cost that was denied. Of a log, only what that depends on is known.
     cost: u32,
-    /// When Redis was asked, by the clock of this process.
-    asked: Timestamp,
+    /// When Redis was asked, by the time that [has passed](Denied::passed).
+    asked: Duration,
     /// When Redis decided, by its own.
     decided: Timestamp,
 }
@@ -62,8 +63,8 @@ impl Entry {
     ///
     /// It was decided no earlier than it was asked. So the time that has passed here since it was asked is more than
     /// the time that has passed there since it was decided, and nobody is denied for longer than Redis would.
-    fn now(&self, now: Timestamp, valid_for: Duration) -> Option<Timestamp> {
-        let passed = now.as_micros().checked_sub(self.asked.as_micros()).map(Duration::from_micros)?;
+    fn now(&self, now: Duration, valid_for: Duration) -> Option<Timestamp> {
+        let passed = now.checked_sub(self.asked)?;
         (passed < valid_for).then(|| self.decided.saturating_add(passed))
     }
 }
@@ -71,7 +72,8 @@ impl Entry {
 impl Denied {
     pub(crate) fn new(valid_for: Duration, max_keys: usize, clock: Option<ManualClock>) -> Self {
         Self {
-            clock: clock.map_or_else(|| LocalClock::System(SystemClock::new()), LocalClock::Manual),
+            clock: clock
+                .map_or_else(|| LocalClock::System(SystemClock::new(), Instant::now()), LocalClock::Manual),
             valid_for,
             max_per_shard: max_keys.div_ceil(SHARDS),
             random: RandomState::new(),
@@ -82,8 +84,16 @@ impl Denied {
 
     pub(crate) fn now(&self) -> Timestamp {
         match &self.clock {
-            LocalClock::System(clock) => clock.now(),
+            LocalClock::System(clock, _) => clock.now(),
             LocalClock::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// How much time has passed since some moment that stays the same.
+    pub(crate) fn passed(&self) -> Duration {
+        match &self.clock {
+            LocalClock::System(_, start) => start.elapsed(),
+            LocalClock::Manual(clock) => Duration::from_micros(clock.now().as_micros()),
         }
     }
 
@@ -101,14 +111,14 @@ impl Denied {
         if self.is_empty() {
             return None;
         }
-        let local = self.now();
+        let local = self.passed();
         let mut decision: Option<Decision> = None;
         for (i, charge) in charges.iter().enumerate() {
             let key = (charge.rule, charge.key.to_key());
             // What the request charges the same counter before has to fit as well.
             let same = |other: &&Charge<'_>| other.rule == key.0 && other.key.to_key() == key.1;
-            let earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
-            let charge = &charge.cost(earlier.fold(Some(charge.cost), |sum, cost| sum?.checked_add(cost))?);
+            let mut earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
+            let charge = &charge.cost(earlier.try_fold(charge.cost, u32::checked_add)?);
             let shard = self.shard(&key);
             let entry = shard.get(&key).filter(|entry| entry.knows(charge))?;
             let now = entry.now(local, self.valid_for)?;
@@ -126,7 +136,7 @@ impl Denied {
         counters: &[Counter],
         places: &[usize],
         decision: &Decision,
-        asked: Timestamp,
+        asked: Duration,
     ) {
         if self.is_off() {
             return;
@@ -137,7 +147,7 @@ impl Denied {
             let key = (charge.rule, charge.key);
             let mut shard = self.shard(&key);
             if shard.len() >= self.max_per_shard && !shard.contains_key(&key) {
-                let now = self.now();
+                let now = self.passed();
                 shard.retain(|_, entry| entry.now(now, self.valid_for).is_some());
                 if shard.len() >= self.max_per_shard {
                     // Whoever is not remembered is asked about.

@@ -1,5 +1,7 @@
 //! What is sent to Redis in one go, and what becomes of it.
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
@@ -23,7 +25,7 @@ pub(crate) struct Flight {
     ahead: usize,
     pub(crate) sent: Instant,
     /// The same by the clock of what is denied from memory.
-    sent_at: Timestamp,
+    sent_at: Duration,
     /// When the first of them stops waiting.
     deadline: Instant,
     /// No answer has come in time.
@@ -113,7 +115,7 @@ impl Flight {
             commands: Vec::new(),
             ahead: 0,
             sent,
-            sent_at: denied.now(),
+            sent_at: denied.passed(),
             deadline: asks.iter().map(|ask| ask.deadline).min().unwrap_or(sent),
             overdue: false,
         };
@@ -239,7 +241,7 @@ impl Flight {
             }
         }
         // All are gone: the alarm is only for the answer.
-        self.deadline = next.unwrap_or(now + std::time::Duration::from_secs(86_400));
+        self.deadline = next.unwrap_or(now + Duration::from_secs(86_400));
     }
 
     /// When to look after it next.
@@ -282,7 +284,7 @@ impl Flight {
 
 impl Command {
     /// The script has decided.
-    fn answered(mut self, reply: &[u8], sent_at: Timestamp, denied: &Denied, landed: &mut Landed) {
+    fn answered(mut self, reply: &[u8], sent_at: Duration, denied: &Denied, landed: &mut Landed) {
         let CommandKind::Script(call) = &self.kind else { return };
         let answer = match call.read(reply) {
             Ok((time, answer)) => {
