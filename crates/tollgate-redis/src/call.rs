@@ -15,7 +15,7 @@ use crate::request::{Charges, Decided, OwnCharge};
 
 /// How many requests a group holds: their number is one byte.
 const GROUP: usize = 255;
-/// How many terms a call holds: they are numbered by one byte, from 1.
+/// How many terms a call holds, unless a single request has more: each is looked for among all.
 const TERMS: usize = 255;
 
 /// The requests of one call.
@@ -39,24 +39,25 @@ pub(crate) struct Call {
 struct Run {
     first: usize,
     last: usize,
-    term: u8,
+    term: u16,
 }
 
 /// A quota with a cost, as the script is told it.
 #[derive(Debug)]
 struct Term {
     quota: Quota,
-    cost: u32,
+    /// The sum of several may be more than one charge can cost.
+    cost: u64,
     /// The term that is charged if it is not this one: a counter that one request charges twice has to have room for
     /// both.
-    apply: u8,
+    apply: u16,
 }
 
 /// Equal requests.
 #[derive(Debug)]
 struct Group {
     /// Counter and term.
-    charges: SmallVec<[(u16, u8); 2]>,
+    charges: SmallVec<[(u16, u16); 2]>,
     members: Vec<usize>,
 }
 
@@ -112,7 +113,7 @@ impl Call {
         push(&mut bytes, moment(deadline));
         push(&mut bytes, moment(now));
         bytes.extend_from_slice(&self.number.to_le_bytes());
-        bytes.push(self.terms.len() as u8);
+        bytes.extend_from_slice(&(self.terms.len() as u16).to_le_bytes());
         let in_runs: usize = self.runs.iter().map(|run| run.last - run.first + 1).sum();
         bytes.extend_from_slice(&(self.runs.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&((self.groups.len() - in_runs) as u16).to_le_bytes());
@@ -123,13 +124,14 @@ impl Call {
         for run in &self.runs {
             bytes.extend_from_slice(&(run.first as u16 + 1).to_le_bytes());
             bytes.extend_from_slice(&(run.last as u16 + 1).to_le_bytes());
-            bytes.push(run.term + 1);
+            bytes.extend_from_slice(&(run.term + 1).to_le_bytes());
         }
         for group in &self.groups[in_runs..] {
-            bytes.extend_from_slice(&[group.members.len() as u8, group.charges.len() as u8]);
+            bytes.push(group.members.len() as u8);
+            bytes.extend_from_slice(&(group.charges.len() as u16).to_le_bytes());
             for (counter, term) in &group.charges {
                 bytes.extend_from_slice(&(counter + 1).to_le_bytes());
-                bytes.push(term + 1);
+                bytes.extend_from_slice(&(term + 1).to_le_bytes());
             }
         }
         bytes
@@ -202,10 +204,8 @@ impl Call {
         let mut sizes: SmallVec<[usize; 64]> = SmallVec::new();
         for _ in &self.named_by {
             let (size, after) = match rest {
-                // One that does not fit into a byte has three more.
-                [255, a, b, c, after @ ..] => {
-                    (usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16, after)
-                }
+                // One that does not fit into a byte has four more.
+                [255, a, b, c, d, after @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, after),
                 [size @ 0..=254, after @ ..] => (usize::from(*size), after),
                 _ => return Err(cut_short()),
             };
@@ -249,7 +249,7 @@ impl<'a> Builder<'a> {
     fn add(&mut self, charges: &'a Charges, peek: bool) {
         let request = self.call.places.len();
         let mut places = SmallVec::new();
-        let mut own: SmallVec<[(u16, u8); 2]> = SmallVec::new();
+        let mut own: SmallVec<[(u16, u16); 2]> = SmallVec::new();
         for (i, charge) in charges.iter().enumerate() {
             let place = *self.counters.entry(&charge.name).or_insert_with(|| {
                 self.call.named_by.push((request, i));
@@ -305,26 +305,26 @@ impl<'a> Builder<'a> {
     }
 
     /// The term of a charge: its quota, with all that the request charges the same counter up to it.
-    fn term(&mut self, charges: &Charges, i: usize) -> u8 {
+    fn term(&mut self, charges: &Charges, i: usize) -> u16 {
         let charge = &charges[i];
         let earlier = charges[..i].iter().filter(|earlier| earlier.name == charge.name);
-        let mut earlier = earlier.map(|earlier| earlier.cost).peekable();
+        let mut earlier = earlier.map(|earlier| u64::from(earlier.cost)).peekable();
         if earlier.peek().is_none() {
-            return self.find_term(&charge.quota, charge.cost, 0);
+            return self.find_term(&charge.quota, charge.cost.into(), 0);
         }
-        let cost = earlier.fold(charge.cost, u32::saturating_add);
-        let apply = self.find_term(&charge.quota, charge.cost, 0);
+        let cost = earlier.sum::<u64>() + u64::from(charge.cost);
+        let apply = self.find_term(&charge.quota, charge.cost.into(), 0);
         self.find_term(&charge.quota, cost, apply + 1)
     }
 
-    fn find_term(&mut self, quota: &Quota, cost: u32, apply: u8) -> u8 {
+    fn find_term(&mut self, quota: &Quota, cost: u64, apply: u16) -> u16 {
         let terms = &mut self.call.terms;
         let same = |term: &Term| term.cost == cost && term.apply == apply && term.quota == *quota;
         let found = terms.iter().position(same).unwrap_or_else(|| {
             terms.push(Term { quota: *quota, cost, apply });
             terms.len() - 1
         });
-        found as u8
+        found as u16
     }
 }
 
@@ -347,16 +347,17 @@ impl Term {
         bytes.extend_from_slice(&head);
         bytes.push(form.len() as u8);
         bytes.extend_from_slice(form.as_bytes());
-        bytes.push(*apply);
+        bytes.extend_from_slice(&apply.to_le_bytes());
         push(bytes, f64::from(quota.max()));
         if quota.max() == 0 {
-            return push(bytes, f64::from(*cost));
+            return push(bytes, *cost as f64);
         }
         let (units, micros_of_rate) = quota.rate();
         match quota.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 // More than fits is longer than any bucket takes to be whole.
-                let (micros, parts) = if *cost > quota.max() { (u64::MAX, 0) } else { quota.time_of(*cost) };
+                let fitting = u32::try_from(*cost).ok().filter(|cost| *cost <= quota.max());
+                let (micros, parts) = fitting.map_or((u64::MAX, 0), |cost| quota.time_of(cost));
                 let (fill, fill_parts) = quota.time_of(quota.max());
                 for number in [micros, parts.into(), fill, fill_parts.into(), units.into(), micros_of_rate] {
                     push(bytes, number as f64);
@@ -364,7 +365,7 @@ impl Term {
                 bytes.push(parts_width(units));
             }
             _ => {
-                push(bytes, f64::from(*cost));
+                push(bytes, *cost as f64);
                 push(bytes, quota.period().as_micros() as f64);
                 bytes.push(width(quota.max()));
             }

@@ -8,7 +8,7 @@ local read, write, concat, ceil, frexp = struct.unpack, struct.pack, table.conca
 local call, char = redis.call, string.char
 
 local ask = ARGV[1]
-local deadline, now, id, term_count, run_count, group_count, at = read('<ddI4BHH', ask)
+local deadline, now, id, term_count, run_count, group_count, at = read('<ddI4HHH', ask)
 local given = now > 0
 if not given then
   local time = call('TIME')
@@ -30,7 +30,7 @@ local EXACT = 9007199254740992
 local terms = {}
 for i = 1, term_count do
   local algorithm, head, form, apply, max, cost
-  algorithm, head, form, apply, max, cost, at = read('<BBc0Bc0Bdd', ask, at)
+  algorithm, head, form, apply, max, cost, at = read('<BBc0Bc0Hdd', ask, at)
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
     local cost_parts, fill, fill_parts, units, micros, wide
     cost_parts, fill, fill_parts, units, micros, wide, at = read('<dddddB', ask, at)
@@ -77,7 +77,7 @@ local NONE, ONE = char(0), char(1)
 -- set back.
 for _ = 1, run_count do
   local first, last, i
-  first, last, i, at = read('<HHB', ask, at)
+  first, last, i, at = read('<HHH', ask, at)
   local t = terms[i]
   local algorithm, head, cost, max = t.algorithm, t.head, t.cost, t.max
   if t.is_bucket then

@@ -251,14 +251,14 @@ end
 
 for _ = 1, group_count do
   local times, n, k, i
-  times, n, k, i, at = read('<BBHB', ask, at)
+  times, n, k, i, at = read('<BHHH', ask, at)
   local passed = 0
   if n == 1 then
     passed = charge_alone(k, terms[i], times)
   else
     local ks, ts, micros, parts = { k }, { terms[i] }, {}, {}
     for j = 2, n do
-      ks[j], i, at = read('<HB', ask, at)
+      ks[j], i, at = read('<HH', ask, at)
       ts[j] = terms[i]
     end
     for _ = 1, times do
@@ -308,8 +308,7 @@ for k = 1, #KEYS do
     local old = values[k] or ''
     if before[k] then old = summary(k) end
     olds[k] = old
-    sizes[k] = #old < 255 and char(#old)
-      or char(255, #old % 256, floor(#old / 256) % 256, floor(#old / 65536))
+    sizes[k] = #old < 255 and char(#old) or char(255) .. write('<I4', #old)
     if dirty[k] then
       local value, left = value_of(k)
       if left > 0 then call('PSETEX', KEYS[k], millis(left), value) else call('DEL', KEYS[k]) end
