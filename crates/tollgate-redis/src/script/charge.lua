@@ -18,7 +18,7 @@ if deadline > 0 and now > deadline then return write('<I4dB', id, now, 1) end
 
 local values = call('MGET', unpack(KEYS))
 
--- The algorithms. NEVER is that of a quota that makes no sense.
+-- The algorithms. NEVER is that of a quota that makes no sense, and admits nothing but what costs nothing.
 local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET, NEVER = 0, 1, 2, 3, 4, 5
 local EXACT = 9007199254740992
 

@@ -182,7 +182,7 @@ local function fits(k, t)
   end
   local algorithm = t.algorithm
   -- Nothing always fits, also where a smaller limit has left more than it allows.
-  if t.cost == 0 and algorithm ~= NEVER then return true end
+  if t.cost == 0 then return true end
   if algorithm == FIXED_WINDOW then return ys[k] + t.cost <= t.max end
   if algorithm == SLIDING_LOG then return xs[k] + t.cost <= t.max end
   if algorithm == SLIDING_WINDOW then
@@ -195,6 +195,7 @@ end
 
 -- Charges a term that fits.
 local function take(k, t, micros, parts)
+  if t.algorithm == NEVER then return end
   if t.apply > 0 then
     -- Another charge of the same request came before it, and was part of what had to fit.
     t = terms[t.apply]
@@ -232,7 +233,7 @@ end
 
 -- Charges one term to one counter so many times, as often as it fits.
 local function charge_alone(k, t, times)
-  if t.algorithm == NEVER then return 0 end
+  if t.algorithm == NEVER then return t.cost == 0 and times or 0 end
   if owners[k] ~= t then bring(k, t) end
   for passed = 1, times do
     local fit, micros, parts = fits(k, t)
@@ -266,7 +267,7 @@ for _ = 1, group_count do
       for j = 1, n do
         local key, t = ks[j], ts[j]
         if t.algorithm == NEVER then
-          all = false
+          all = all and t.cost == 0
         else
           if owners[key] ~= t then bring(key, t) end
           local fit
