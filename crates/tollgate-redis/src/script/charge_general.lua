@@ -106,7 +106,10 @@ local function bring(k, t)
   local owner = owners[k]
   owners[k] = t
   if owner then
-    if owner.head == head then return end
+    if owner.head == head then
+      if before[k] then needs[k] = math.max(needs[k], xs[k] + 1 - t.max) end
+      return
+    end
     -- An earlier request of this call had another quota.
     owners[k], before[k] = owner, nil
     local left
