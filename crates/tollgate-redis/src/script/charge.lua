@@ -144,7 +144,8 @@ for _ = 1, run_count do
         good = false
         if form then
           own, began, count = read(form, value)
-          good = own == head and (began == start or began + period <= now)
+          -- What costs nothing leaves nothing of a window that is over.
+          good = own == head and (began == start or (began + period <= now and cost > 0))
           if began ~= start then count = 0 end
         end
       end
@@ -189,7 +190,8 @@ for _ = 1, run_count do
           own, number, previous, current = read(form, value)
           -- Kept for a window longer if anything was counted in this one.
           same = number == index and current > 0
-          good = own == head and number <= index
+          -- What costs nothing moves windows on, too.
+          good = own == head and (number == index or (number < index and cost > 0))
           if number + 1 == index then
             previous, current = current, 0
           elseif number < index then

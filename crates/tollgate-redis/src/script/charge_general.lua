@@ -80,9 +80,9 @@ local function value_of(k)
     if xs[k] < now or (xs[k] == now and ys[k] == 0) then return '', 0 end
     return write_bucket(t.head, xs[k], ys[k], t.wide), xs[k] - xs[k] % t.grid + 2 * t.grid - now
   elseif algorithm == FIXED_WINDOW then
-    return write_fixed_window(t.head, xs[k], ys[k]), xs[k] + t.period - now
+    return write_fixed_window(t.head, xs[k], ys[k]), ys[k] > 0 and xs[k] + t.period - now or 0
   elseif algorithm == SLIDING_WINDOW then
-    local windows = zs[k] > 0 and 2 or 1
+    local windows = zs[k] > 0 and 2 or (ys[k] > 0 and 1 or 0)
     return write_sliding_window(t.head, xs[k], ys[k], zs[k]), (xs[k] + windows) * t.period - now
   end
   local entries, newest, wide, more = logs[k], ys[k], wides[k], added[k]

@@ -63,9 +63,11 @@ end
 
 -- A fixed window as of now: its start and its count, and whether the clock was set back.
 local function read_fixed_window(value, from, period, now)
-  local start = number(value, from, 7)
-  if start > now then return now, number(value, from + 7, #value - from - 6), true end
-  if start + period > now then return start, number(value, from + 7, #value - from - 6), false end
+  local start, count = number(value, from, 7), number(value, from + 7, #value - from - 6)
+  if count > 0 then
+    if start > now then return now, count, true end
+    if start + period > now then return start, count, false end
+  end
   return now - now % period, 0, false
 end
 

@@ -57,7 +57,8 @@ if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
 elseif algorithm == FIXED_WINDOW then
   local start, count = read_fixed_window(value, from, micros, now)
   if charged >= 0 and charged < start then return 0 end
-  return put(write_fixed_window(head, start, math.max(count - cost, 0)), start + micros - now)
+  if count <= cost then return put('', 0) end
+  return put(write_fixed_window(head, start, count - cost), start + micros - now)
 elseif algorithm == SLIDING_WINDOW then
   local index, previous, current = read_sliding_window(value, from, micros, now)
   local window = charged >= 0 and floor(charged / micros) or index
@@ -66,7 +67,7 @@ elseif algorithm == SLIDING_WINDOW then
   elseif window + 1 == index then
     previous = math.max(previous - cost, 0)
   end
-  local windows = current > 0 and 2 or 1
+  local windows = current > 0 and 2 or (previous > 0 and 1 or 0)
   return put(write_sliding_window(head, index, previous, current), (index + windows) * micros - now)
 end
 
