@@ -72,19 +72,21 @@ elseif algorithm == SLIDING_WINDOW then
 end
 
 local total, entries, newest = read_log(value, from, wide, micros, now)
-local kept, size = {}, 7 + wide
-local done = false
-for entry = #entries - size + 1, 1, -size do
+local size = 7 + wide
+-- From the newest on, what is left of the entries that are looked at; those before them stay as they are.
+local kept, entry = {}, #entries - size + 1
+while entry > 0 do
   local moment, units_of = number(entries, entry, 7), number(entries, entry + 7, wide)
-  if not done and (charged < 0 or moment == charged) then
+  if charged < 0 or moment == charged then
     local struck = math.min(cost, units_of)
     units_of, total, cost = units_of - struck, total - struck, cost - struck
   end
-  if cost == 0 or (charged >= 0 and moment < charged) then done = true end
-  if units_of > 0 then
-    if #kept == 0 then newest = moment end
-    table.insert(kept, 1, write('<I7I' .. wide, moment, units_of))
-  end
+  if units_of > 0 then table.insert(kept, write('<I7I' .. wide, moment, units_of)) end
+  entry = entry - size
+  if cost == 0 or (charged >= 0 and moment < charged) then break end
 end
-if #kept == 0 then return put('', 0) end
-return put(head .. write('<I4', total) .. table.concat(kept), newest + micros - now)
+for i = 1, floor(#kept / 2) do kept[i], kept[#kept + 1 - i] = kept[#kept + 1 - i], kept[i] end
+entries = sub(entries, 1, entry + size - 1) .. table.concat(kept)
+if entries == '' then return put('', 0) end
+newest = number(entries, #entries - size + 1, 7)
+return put(head .. write('<I4', math.max(total, 0)) .. entries, newest + micros - now)
