@@ -98,7 +98,7 @@ for _ = 1, run_count do
           line = micros - micros % grid
           micros = micros - now
           if micros < 0 then micros, parts = 0, 0 end
-          good = own == head and (micros < fill or (micros == fill and parts <= fill_parts))
+          good = own == head and parts < units and (micros < fill or (micros == fill and parts <= fill_parts))
         else
           good = false
         end

@@ -21,6 +21,7 @@ local function used(value)
     local index, previous, current = read_sliding_window(value, from, micros, now)
     return previous * ((index + 1) * micros - now) / micros + current
   end
+  if not is_log(value, from, wide) then return 0 end
   return (read_log(value, from, wide, micros, now))
 end
 
@@ -100,6 +101,12 @@ local function value_of(k)
   return head .. write('<I4', xs[k]) .. entries, newest + t.period - now
 end
 
+-- Counts something that is no counter as none. It is not ours, may be of any size, and may be there for ever.
+local function foreign(k, t)
+  values[k], changed[k] = false, true
+  return seed(k, t, 0)
+end
+
 -- Reads a counter under a term, or re-reads it if it was counted under another quota.
 local function bring(k, t)
   local value, head, algorithm = values[k], t.head, t.algorithm
@@ -120,32 +127,35 @@ local function bring(k, t)
   if not value then return seed(k, t, 0) end
   if sub(value, 1, #head) ~= head then
     local old, _, period, from, wide = read_head(value)
+    if not old then return foreign(k, t) end
     changed[k] = true
     if old ~= SLIDING_LOG or algorithm ~= SLIDING_LOG then
       return seed(k, t, math.min(used(value), t.max))
     end
-    -- The moments of a log mean the same, whatever the period; unless all have left.
-    if from + 4 > #value or number(value, #value - wide - 6, 7) + period <= now then return seed(k, t, 0) end
-    xs[k], logs[k], ys[k] = read_log(value, from, wide, t.period, now)
+    -- The moments of a log mean the same, whatever the period; but what has left has left.
+    if not is_log(value, from, wide) then return seed(k, t, 0) end
+    xs[k], logs[k], ys[k] = read_log(value, from, wide, math.min(period, t.period), now)
     logs[k], wides[k] = widen(logs[k], wide, t.wide)
     added[k] = 0
     return
   end
   local from = #head + 1
   if t.is_bucket then
-    if #value ~= from + 6 + t.wide then return seed(k, t, 0) end
+    if #value ~= from + 6 + t.wide then return foreign(k, t) end
     xs[k], ys[k] = read_bucket(value, from, t.wide)
+    if xs[k] >= EXACT or ys[k] >= t.units then return foreign(k, t) end
     return
   end
-  if not read_head(value) then return seed(k, t, 0) end
+  if not read_head(value) then return foreign(k, t) end
   if algorithm == FIXED_WINDOW then
     xs[k], ys[k], changed[k] = read_fixed_window(value, from, t.period, now)
   elseif algorithm == SLIDING_WINDOW then
     xs[k], ys[k], zs[k], changed[k] = read_sliding_window(value, from, t.period, now)
   else
-    xs[k], logs[k], ys[k], changed[k] = read_log(value, from, t.wide, t.period, now)
-    wides[k], added[k] = t.wide, 0
-    if not owner and not changed[k] then
+    local set_back, left
+    xs[k], logs[k], ys[k], set_back, left = read_log(value, from, t.wide, t.period, now)
+    wides[k], added[k], changed[k] = t.wide, 0, set_back or left
+    if not owner and not set_back then
       before[k], needs[k] = { t, xs[k], logs[k], ys[k] }, xs[k] + 1 - t.max
     end
   end
@@ -294,9 +304,12 @@ local function summary(k)
   local t, total, entries, newest = unpack(before[k])
   local wide, need, from = t.wide, needs[k], 1
   local largest, rest = 256 ^ wide - 1, total
+  local last = 0
   while from <= #entries and (from == 1 or need > 0) do
-    local cost = number(entries, from + 7, wide)
-    need, rest, from = need - cost, rest - cost, from + 7 + wide
+    local moment, cost = number(entries, from, 7), number(entries, from + 7, wide)
+    -- Only what is no log is not in order. Then the newest is all that is told of it.
+    if moment < last or moment > newest or cost > rest then break end
+    need, rest, from, last = need - cost, rest - cost, from + 7 + wide, moment
   end
   local out = { t.head, write('<I4', total), sub(entries, 1, from - 1) }
   while rest > 0 do
@@ -310,7 +323,11 @@ end
 for k = 1, #KEYS do
   if not olds[k] then
     local old = values[k] or ''
-    if before[k] then old = summary(k) end
+    if before[k] then
+      old = summary(k)
+    elseif run_count + group_count == 0 and not read_head(old) then
+      old = ''
+    end
     olds[k] = old
     sizes[k] = #old < 255 and char(#old) or char(255) .. write('<I4', #old)
     if dirty[k] then

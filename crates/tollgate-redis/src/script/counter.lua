@@ -33,7 +33,8 @@ local function read_head(value)
     if #value ~= from + 6 + parts then return nil end
     local micros, units = number(value, 2, wide) * scale, 1
     if parts > 0 then units = number(value, 2 + wide, parts) end
-    if micros == 0 or units == 0 then return nil end
+    if micros == 0 or micros >= EXACT or units == 0 or number(value, from, 7) >= EXACT then return nil end
+    if parts > 0 and number(value, from + 7, parts) >= units then return nil end
     return algorithm, units, micros, from, parts
   end
   local period, costs, from = form % 5, floor(form / 5) + 1, 2
@@ -45,9 +46,10 @@ local function read_head(value)
   if micros == 0 or micros >= EXACT then return nil end
   local rest = #value - from + 1
   if algorithm == FIXED_WINDOW then
-    if costs ~= 1 or rest < 8 or rest > 11 then return nil end
+    if costs ~= 1 or rest < 8 or rest > 11 or number(value, from, 7) >= EXACT then return nil end
   elseif algorithm == SLIDING_WINDOW then
     if costs ~= 1 or rest < 8 or rest > 14 or rest % 2 ~= 0 then return nil end
+    if number(value, from, 6) >= floor(EXACT / micros) then return nil end
   elseif costs > 4 or rest < 4 or (rest - 4) % (7 + costs) ~= 0 then
     return nil
   end
@@ -83,27 +85,46 @@ local function read_sliding_window(value, from, period, now)
   return here, 0, 0, false
 end
 
--- A log as of now: the cost of all, the entries that count, the moment of the newest (0 if there is none), and
--- whether the clock was set back.
+-- Whether a log is one: oldest entries first, and the sum of all their costs.
+local function is_log(value, from, costs)
+  local sum, last = 0, 0
+  for entry = from + 4, #value, 7 + costs do
+    local moment = number(value, entry, 7)
+    if moment < last then return false end
+    sum, last = sum + number(value, entry + 7, costs), moment
+  end
+  return last < EXACT and sum == number(value, from, 4)
+end
+
+-- A log as of now: the cost of all, the entries that count, the moment of the newest (0 if there is none), whether
+-- the clock was set back, and whether entries have left. It is not looked through, so what is no log is found out
+-- only where its ends do not fit.
 local function read_log(value, from, costs, period, now)
-  local total, at, size = number(value, from, 4), from + 4, 7 + costs
-  local set_back = false
-  if at <= #value and number(value, #value - size + 1, 7) > now then
+  local total, first, size = number(value, from, 4), from + 4, 7 + costs
+  if first > #value then return 0, '', 0, false, false end
+  local newest, set_back = number(value, #value - size + 1, 7), false
+  if newest > now then
+    if not is_log(value, from, costs) then return 0, '', 0, false, true end
     -- Entries that are yet to come are taken to be of now.
     local entries = {}
-    for entry = at, #value, size do
+    for entry = first, #value, size do
       local moment = number(value, entry, 7)
       entries[#entries + 1] = moment > now and write('<I7', now) .. sub(value, entry + 7, entry + size - 1)
         or sub(value, entry, entry + size - 1)
     end
-    value, at, set_back = table.concat(entries), 1, true
+    value, first, newest, set_back = table.concat(entries), 1, now, true
   end
-  while at <= #value and number(value, at, 7) + period <= now do
+  if newest + period <= now then return 0, '', 0, false, true end
+  local at = first
+  while number(value, at, 7) + period <= now do
     total = total - number(value, at + 7, costs)
     at = at + size
   end
-  if at > #value then return 0, '', 0, set_back end
-  return total, sub(value, at), number(value, #value - size + 1, 7), set_back
+  local ends = number(value, at + 7, costs)
+  if at + size <= #value then ends = ends + number(value, #value - costs + 1, costs) end
+  local most = (#value - at + 1) / size * (256 ^ costs - 1)
+  if total < ends or total > most or number(value, at, 7) > newest then return 0, '', 0, false, true end
+  return total, sub(value, at), newest, set_back, at > first
 end
 
 local function write_bucket(head, micros, parts, parts_wide)
