@@ -26,7 +26,8 @@ local EXACT = 9007199254740992
 --
 -- A bucket is kept until the second multiple of `grid` after it is whole: to put a later end to a key takes Redis
 -- longer than to change it, and so it is done for one charge in four. The grid depends on the rate alone, as all who
--- write a bucket must mean the same.
+-- write a bucket must mean the same. It is not finer than what Redis counts in, and not so wide that a slow bucket
+-- is kept for days.
 local terms = {}
 for i = 1, term_count do
   local algorithm, head, form, apply, max, cost
@@ -37,7 +38,7 @@ for i = 1, term_count do
     terms[i] = {
       algorithm = algorithm, head = head, form = form, apply = apply, max = max, cost = cost, is_bucket = true,
       cost_parts = cost_parts, fill = fill, fill_parts = fill_parts, units = units, micros = micros, wide = wide,
-      grid = 4 * micros / units,
+      grid = math.min(math.max(4 * micros / units, 1000), 3.6e9),
     }
   elseif algorithm ~= NEVER then
     local period, wide
@@ -109,7 +110,9 @@ for _ = 1, run_count do
         if micros < fill or (micros == fill and parts <= fill_parts) then
           local full = now + micros
           local new = full - full % grid
-          if new == line then
+          if cost + cost_parts == 0 then
+            -- Nothing was taken, and nothing is to be kept.
+          elseif new == line then
             call('SET', KEYS[k], write(form, head, full, parts), 'KEEPTTL')
           else
             call('PSETEX', KEYS[k], millis(new + 2 * grid - now), write(form, head, full, parts))
