@@ -67,6 +67,13 @@ local function millis(left)
   return text
 end
 
+-- The same for what has to be there to the last: the millisecond in which it ends, as the script may have begun some
+-- time before it was told the time.
+local function moment(left)
+  return given and millis(left) or string.format('%.0f', ceil((now + left) / 1000))
+end
+local AT = given and 'PX' or 'PXAT'
+
 -- Of each counter, what to answer, and how long that is; of each group, how many were admitted.
 local olds, sizes, admitted, asked = {}, {}, {}, 0
 -- What needs more than the common way.
@@ -137,7 +144,7 @@ for _ = 1, run_count do
     local size = #head + 7
     local form = t.form
     local forms = { form .. '1', form .. '2', form .. '3', form .. '4' }
-    local until_end = millis(start + period - now)
+    local until_end = moment(start + period - now)
     for k = first, last do
       asked = asked + 1
       local value = values[k]
@@ -161,7 +168,7 @@ for _ = 1, run_count do
           if began == start then
             call('SET', KEYS[k], new, 'KEEPTTL')
           elseif cost > 0 then
-            call('PSETEX', KEYS[k], until_end, new)
+            call('SET', KEYS[k], new, AT, until_end)
           end
           admitted[asked] = ONE
         else
@@ -181,7 +188,7 @@ for _ = 1, run_count do
     local size = #head + 6
     local form = t.form
     local forms = { nil, form .. '1I1', nil, form .. '2I2', nil, form .. '3I3', nil, form .. '4I4' }
-    local until_end = millis(left + period)
+    local until_end = moment(left + period)
     for k = first, last do
       asked = asked + 1
       local value = values[k]
@@ -213,7 +220,7 @@ for _ = 1, run_count do
           if same then
             call('SET', KEYS[k], new, 'KEEPTTL')
           elseif cost > 0 then
-            call('PSETEX', KEYS[k], until_end, new)
+            call('SET', KEYS[k], new, AT, until_end)
           end
           admitted[asked] = ONE
         else

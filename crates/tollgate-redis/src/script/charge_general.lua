@@ -332,7 +332,7 @@ for k = 1, #KEYS do
     sizes[k] = #old < 255 and char(#old) or char(255) .. write('<I4', #old)
     if dirty[k] then
       local value, left = value_of(k)
-      if left > 0 then call('PSETEX', KEYS[k], millis(left), value) else call('DEL', KEYS[k]) end
+      if left > 0 then call('SET', KEYS[k], value, AT, moment(left)) else call('DEL', KEYS[k]) end
     end
   end
 end

@@ -19,7 +19,13 @@ local head = sub(value, 1, from - 1)
 
 local function put(new, left)
   if left > 0 then
-    redis.call('PSETEX', key, math.ceil(left / 1000) + 1 + (given and 3600000 or 0), new)
+    -- If it is the server's time: until the millisecond in which it ends, as the script may have begun some time before
+    -- it was told the time.
+    if given then
+      redis.call('PSETEX', key, ceil(left / 1000) + 3600000, new)
+    else
+      redis.call('SET', key, new, 'PXAT', ceil((now + left) / 1000))
+    end
   else
     redis.call('DEL', key)
   end
