@@ -1,6 +1,16 @@
 //! The Redis store against real servers.
 
+mod at_once;
+mod batches;
 mod contract;
+mod denying;
+mod differential;
+mod elsewhere;
 mod failure;
+mod foreign;
+mod inspect;
+mod keys;
+mod random;
 mod support;
+mod timeline;
 mod topology;

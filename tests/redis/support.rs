@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use tollgate_core::{Quota, RuleName};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
 use tollgate_servers::RedisServer;
 
@@ -11,15 +12,45 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server for all tests that do no harm to it.
 pub(crate) fn shared_server() -> &'static RedisServer {
-    static SERVER: LazyLock<RedisServer> =
-        LazyLock::new(|| RedisServer::start().unwrap_or_else(|error| panic!("{error}")));
+    static SERVER: LazyLock<RedisServer> = LazyLock::new(own_server);
     &SERVER
+}
+
+/// A server for one test.
+pub(crate) fn own_server() -> RedisServer {
+    RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A store on a server, with time enough that a busy machine is no failure.
 pub(crate) fn patient(server: &RedisServer) -> RedisStoreBuilder {
-    let servers = Servers::one(server.url()).expect("the server has an address");
-    RedisStore::builder(servers).timeout(PATIENCE)
+    patient_at(&server.url())
+}
+
+/// The same for a server that somebody else has started.
+pub(crate) fn patient_at(url: &str) -> RedisStoreBuilder {
+    RedisStore::builder(Servers::one(url).expect("the server has an address")).timeout(PATIENCE)
+}
+
+/// The store, once it works.
+pub(crate) async fn ready(builder: RedisStoreBuilder) -> RedisStore {
+    let store = builder.build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    store
+}
+
+pub(crate) fn rule(name: &str) -> RuleName {
+    RuleName::new(name).expect("it is a name")
+}
+
+/// One quota of each algorithm.
+pub(crate) fn each(limit: u32, period: Duration) -> [Quota; 5] {
+    [
+        Quota::token_bucket(limit, period),
+        Quota::fixed_window(limit, period),
+        Quota::sliding_window(limit, period),
+        Quota::sliding_log(limit, period),
+        Quota::leaky_bucket(limit, period),
+    ]
 }
 
 /// How many commands of a name, with all that it has below it, a server has run.

@@ -1,0 +1,162 @@
+//! Who was denied is denied from memory: a flood costs Redis next to nothing, and nobody is denied for longer.
+
+use std::time::{Duration, Instant};
+
+use tollgate_core::{Charge, DAY, Decision, Key, Quota, Receipt, Refund, Retry, Store};
+use tollgate_redis::RedisStore;
+
+use crate::inspect::Inspector;
+use crate::support::{PATIENCE, each, own_server, patient, ready, rule};
+
+async fn charge(store: &RedisStore, charges: &[Charge<'_>]) -> Decision {
+    store.charge(charges).await.expect("the store decides")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_asks_redis_once_a_second() {
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    let mut inspector = Inspector::new(&server);
+    for quota in each(3, 3_650 * DAY) {
+        let rule = rule(quota.algorithm().name());
+        let one = [Charge::new(rule, "mallory", &quota)];
+        while charge(&store, &one).await.is_admitted() {}
+        let (calls, started) = (inspector.calls("evalsha"), Instant::now());
+        for _ in 0..20_000 {
+            assert!(!charge(&store, &one).await.is_admitted(), "{quota}");
+        }
+        let (calls, seconds) = (inspector.calls("evalsha") - calls, started.elapsed().as_secs_f64());
+        assert!(calls as f64 <= seconds + 1.0, "{quota}: {calls} calls in {seconds} s");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_of_several_rules_is_denied_from_memory_too() {
+    let server = own_server();
+    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let mut inspector = Inspector::new(&server);
+    let (tight, wide) = (Quota::sliding_log(1, DAY), Quota::per_day(100));
+    let both = [Charge::new(rule("wide"), "mallory", &wide), Charge::new(rule("tight"), "mallory", &tight)];
+    assert!(charge(&store, &both).await.is_admitted());
+    let denied = charge(&store, &both).await;
+    let calls = inspector.calls("evalsha");
+    for _ in 0..1_000 {
+        let again = charge(&store, &both).await;
+        assert!(!again.is_admitted());
+        assert_eq!(again.outcome("wide").expect("it was asked").remaining(), 99);
+        assert!(again.retry().expect("denied").after() <= denied.retry().expect("denied").after());
+    }
+    assert_eq!(inspector.calls("evalsha"), calls);
+    // The rule that did not deny is charged by itself as ever, and is known anew afterwards.
+    assert!(charge(&store, &both[..1]).await.is_admitted());
+    assert_eq!(charge(&store, &both).await.outcome("wide").expect("it was asked").remaining(), 98);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_smaller_cost_that_fits_passes() {
+    let server = own_server();
+    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let mut inspector = Inspector::new(&server);
+    for quota in each(10, 3_650 * DAY) {
+        let rule = rule(quota.algorithm().name());
+        let cost = |cost| [Charge::new(rule, "alice", &quota).cost(cost)];
+        assert!(charge(&store, &cost(6)).await.is_admitted(), "{quota}");
+        for denied in [9, 7, 5, 11, u32::MAX] {
+            assert!(!charge(&store, &cost(denied)).await.is_admitted(), "{quota}: {denied}");
+        }
+        let calls = inspector.calls("evalsha");
+        let never = charge(&store, &cost(11)).await;
+        assert_eq!(never.retry(), Some(Retry::Never), "{quota}");
+        assert!(!charge(&store, &cost(5)).await.is_admitted(), "{quota}");
+        assert_eq!(inspector.calls("evalsha"), calls, "{quota}: these are known");
+        assert!(charge(&store, &cost(3)).await.is_admitted(), "{quota}");
+        assert!(!charge(&store, &cost(2)).await.is_admitted(), "{quota}");
+        assert!(charge(&store, &cost(1)).await.is_admitted(), "{quota}");
+        assert!(!charge(&store, &cost(1)).await.is_admitted(), "{quota}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_keys_are_remembered_than_were_asked_for() {
+    let server = own_server();
+    let mut inspector = Inspector::new(&server);
+    let quota = Quota::per_day(1);
+    for most in [160, 0] {
+        let store =
+            patient(&server).prefix(format!("most-{most}")).denied_keys(most).deny_from_memory_for(DAY);
+        let store = ready(store).await;
+        let keys: Vec<Key> = (0..1_000_u64).map(Key::from).collect();
+        for key in &keys {
+            assert!(charge(&store, &[Charge::new(rule("many"), key, &quota)]).await.is_admitted());
+            assert!(!charge(&store, &[Charge::new(rule("many"), key, &quota)]).await.is_admitted());
+        }
+        let calls = inspector.calls("evalsha");
+        for key in &keys {
+            assert!(!charge(&store, &[Charge::new(rule("many"), key, &quota)]).await.is_admitted());
+        }
+        assert_eq!(inspector.calls("evalsha") - calls, 1_000 - most as u64);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refunds_resets_and_new_quotas_ask_redis_again() {
+    let server = own_server();
+    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let mut inspector = Inspector::new(&server);
+    let quota = Quota::sliding_log(2, DAY);
+    let one = [Charge::new(rule("one"), "alice", &quota)];
+    let first = charge(&store, &one).await;
+    let receipt = Receipt::of(&first, rule("one")).expect("it was admitted");
+    while charge(&store, &one).await.is_admitted() {}
+
+    store.refund(&[Refund::new(rule("one"), "alice", 1).receipt(receipt)]).await.expect("it is given back");
+    assert!(charge(&store, &one).await.is_admitted());
+    assert!(!charge(&store, &one).await.is_admitted());
+    store.reset(rule("one"), "alice".into()).await.expect("it is forgotten");
+    assert!(charge(&store, &one).await.is_admitted());
+    while charge(&store, &one).await.is_admitted() {}
+
+    // Even one that denies as well, because it may not.
+    let calls = inspector.calls("evalsha");
+    let smaller = Quota::sliding_log(1, DAY);
+    assert!(!charge(&store, &[Charge::new(rule("one"), "alice", &smaller)]).await.is_admitted());
+    assert_eq!(inspector.calls("evalsha"), calls + 1);
+    let larger = Quota::sliding_log(3, DAY);
+    assert!(charge(&store, &[Charge::new(rule("one"), "alice", &larger)]).await.is_admitted());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_denied_for_longer_than_by_redis() {
+    let server = own_server();
+    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let mut inspector = Inspector::new(&server);
+    let mut from_memory = 0;
+    for quota in each(4, Duration::from_millis(80)) {
+        let rule = rule(quota.algorithm().name());
+        for cost in [1, 2, 4] {
+            let charges = [Charge::new(rule, "alice", &quota).cost(cost)];
+            let mut ready_at = None;
+            let (started, mut admitted) = (Instant::now(), 0);
+            while admitted < 4 {
+                assert!(started.elapsed() < PATIENCE, "{quota}");
+                let (before, calls) = (inspector.server_time(), inspector.calls("evalsha"));
+                let decision = charge(&store, &charges).await;
+                from_memory += u64::from(inspector.calls("evalsha") == calls);
+                if let Some(Retry::After(wait)) = decision.retry() {
+                    // Nobody else comes, so it is the same moment that each denial tells, however it was made.
+                    let tells = decision.at().saturating_add(wait);
+                    let ready_at = *ready_at.get_or_insert(tells);
+                    assert!(
+                        tells.as_micros().abs_diff(ready_at.as_micros()) <= 1_000,
+                        "{quota}: {ready_at}, {tells}"
+                    );
+                    assert!(before < ready_at, "{quota}: denied at {before}, though {ready_at} was told");
+                } else {
+                    admitted += 1;
+                    ready_at = None;
+                }
+            }
+        }
+    }
+    assert!(from_memory > 100, "{from_memory}");
+}

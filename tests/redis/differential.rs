@@ -1,0 +1,167 @@
+//! Redis and memory give the same answers, as the algorithms do, whatever happens.
+
+use std::time::Duration;
+
+use tollgate_core::algorithm::{self, Counter};
+use tollgate_core::{Charge, Clock, Key, ManualClock, MemoryStore, Quota, Refund, Store, Timestamp};
+
+use crate::random::cases;
+use crate::support::{patient, ready, rule, shared_server};
+use crate::timeline::{About, Timeline};
+
+/// How many steps a timeline has.
+const STEPS: usize = 500;
+
+async fn live_through(about: About) {
+    for seed in cases(14) {
+        Timeline::new(seed, about).await.run(STEPS).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timelines_on_a_clock_that_steps_back_are_those_of_the_algorithms() {
+    live_through(About::StepsBack).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timelines_that_are_settled_after_each_step_back_are_those_of_memory() {
+    live_through(About::StepsBackAndSettles).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timelines_with_denials_from_memory_are_those_of_memory() {
+    live_through(About::DeniedFromMemory).await;
+}
+
+/// What one counter goes through.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    At(u64),
+    Charge(Quota, u32),
+    /// A request that another rule denies.
+    DeniedElsewhere(Quota, u32),
+    Refund(u32),
+}
+use Step::{At, Charge as Take, DeniedElsewhere, Refund as GiveBack};
+
+/// Histories that random ones come by rarely. The times are in seconds.
+fn histories() -> Vec<Vec<Step>> {
+    let log = |limit, seconds| Quota::sliding_log(limit, Duration::from_secs(seconds));
+    let window = |limit, seconds| Quota::fixed_window(limit, Duration::from_secs(seconds));
+    vec![
+        // What has left a log by the time of a denial does not come back with the clock, nor with a longer period.
+        vec![At(0), Take(log(5, 10), 1), At(6), Take(log(5, 10), 1), At(11), Take(log(5, 10), 5), At(7)],
+        vec![
+            At(0),
+            Take(log(5, 10), 1),
+            At(6),
+            Take(log(5, 10), 1),
+            At(11),
+            DeniedElsewhere(log(5, 10), 1),
+            At(7),
+        ],
+        vec![
+            At(0),
+            Take(log(5, 10), 1),
+            At(6),
+            Take(log(5, 10), 1),
+            At(11),
+            Take(log(5, 10), 5),
+            Take(log(5, 60), 5),
+        ],
+        vec![
+            At(0),
+            Take(log(5, 60), 1),
+            At(9),
+            Take(log(5, 60), 1),
+            At(12),
+            DeniedElsewhere(log(5, 5), 1),
+            Take(log(5, 60), 5),
+        ],
+        vec![
+            At(0),
+            Take(log(5, 60), 1),
+            At(9),
+            Take(log(5, 60), 1),
+            At(12),
+            DeniedElsewhere(log(500, 5), 1),
+            Take(log(5, 60), 5),
+        ],
+        // Nothing that was set back is nothing.
+        vec![At(12), Take(window(5, 10), 0), At(9), Take(window(5, 10), 1)],
+        vec![At(12), Take(window(5, 10), 2), GiveBack(2), At(9), Take(window(5, 10), 1)],
+        vec![
+            At(12),
+            Take(window(5, 10), 0),
+            At(9),
+            DeniedElsewhere(window(5, 10), 1),
+            At(10),
+            Take(window(5, 10), 1),
+        ],
+        // More than a log of a smaller limit holds, asked for nothing.
+        vec![
+            At(0),
+            Take(log(50, 60), 9),
+            At(1),
+            Take(log(50, 60), 9),
+            At(2),
+            Take(log(50, 60), 9),
+            Take(log(7, 60), 0),
+        ],
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rare_histories_are_those_of_memory() {
+    let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
+    let store = patient(shared_server()).prefix("rare").clock(clock.clone());
+    let redis = ready(store.deny_from_memory_for(Duration::ZERO)).await;
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    let (rule, never) = (rule("rare"), Quota::per_second(1));
+    for (i, history) in histories().into_iter().enumerate() {
+        let key = Key::from(i as u64);
+        let mut counter = Counter::new(&Quota::per_second(1));
+        let mut last = Quota::per_second(1);
+        for step in &history {
+            let now = clock.now();
+            match *step {
+                At(seconds) => clock.set(Timestamp::from_secs(1_700_000_000 + seconds)),
+                Take(quota, cost) => {
+                    last = quota;
+                    let charges = [Charge::new(rule, &key, &quota).cost(cost)];
+                    let decided = redis.charge(&charges).await.expect("redis decides");
+                    let expected = algorithm::decide(std::slice::from_mut(&mut counter), &[0], &charges, now);
+                    assert_eq!(decided, expected, "redis (left): {history:?}");
+                    assert_eq!(memory.decide(&charges), expected, "memory (left): {history:?}");
+                }
+                DeniedElsewhere(quota, cost) => {
+                    last = quota;
+                    let charges = [
+                        Charge::new(rule, &key, &quota).cost(cost),
+                        Charge::new(rule, "other", &never).cost(2),
+                    ];
+                    let mut counters = [counter, Counter::new(&never)];
+                    let expected = algorithm::decide(&mut counters, &[0, 1], &charges, now);
+                    [counter, _] = counters;
+                    let decided = redis.charge(&charges).await.expect("redis decides");
+                    assert_eq!(decided, expected, "redis (left): {history:?}");
+                    assert_eq!(memory.decide(&charges), expected, "memory (left): {history:?}");
+                }
+                GiveBack(cost) => {
+                    let refunds = [Refund::new(rule, &key, cost)];
+                    counter.refund(cost, None, now);
+                    redis.refund(&refunds).await.expect("redis gives back");
+                    memory.refund(&refunds).await.expect("memory gives back");
+                }
+            }
+            let charges = [Charge::new(rule, &key, &last)];
+            let expected = algorithm::peek(std::slice::from_ref(&counter), &[0], &charges, clock.now());
+            assert_eq!(
+                redis.peek(&charges).await.expect("redis looks"),
+                expected,
+                "redis (left): {history:?}"
+            );
+            assert_eq!(memory.look(&charges), expected, "memory (left): {history:?}");
+        }
+    }
+}
