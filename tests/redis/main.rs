@@ -2,6 +2,7 @@
 
 mod at_once;
 mod batches;
+mod cluster;
 mod contract;
 mod denying;
 mod differential;

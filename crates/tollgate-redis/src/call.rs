@@ -451,7 +451,7 @@ mod tests {
                     (0..random(40)).map(|_| if random(4) == 0 { 0 } else { random(256) as u8 }).collect()
                 })
                 .collect();
-            values.iter().for_each(|value| reply.extend([value.len() as u8, 0, 0]));
+            values.iter().for_each(|value| reply.push(value.len() as u8));
             values.iter().for_each(|value| reply.extend(value));
             if random(8) == 0 {
                 reply.truncate(random(reply.len() as u64 + 1) as usize);

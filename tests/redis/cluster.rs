@@ -1,0 +1,194 @@
+//! Counters on a cluster: spread, moved, and failed over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate_core::{Charge, DAY, Key, Quota, RuleName, Store};
+use tollgate_redis::{RedisStore, Servers};
+use tollgate_servers::Cluster;
+
+use crate::support::PATIENCE;
+
+async fn store(cluster: &Cluster) -> RedisStore {
+    let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
+    let store = RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(Duration::ZERO);
+    let store = store.build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the cluster works");
+    store
+}
+
+fn rule(name: &str) -> RuleName {
+    RuleName::new(name).expect("a name")
+}
+
+fn start(masters: usize, replicas: usize) -> Cluster {
+    Cluster::start(masters, replicas).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_key_is_counted_wherever_it_lives() {
+    let cluster = start(3, 0);
+    let store = store(&cluster).await;
+    let (quota, per_user) = (Quota::per_day(3), rule("per-user"));
+    for caller in 0..200_u64 {
+        let key = Key::from(caller);
+        let charge = [Charge::new(per_user, &key, &quota)];
+        for left in [2, 1, 0] {
+            let decision = store.charge(&charge).await.expect("the store decides");
+            assert!(decision.is_admitted());
+            assert_eq!(decision.outcome("per-user").unwrap().remaining(), left, "{key}");
+        }
+        assert!(!store.charge(&charge).await.expect("the store decides").is_admitted(), "{key}");
+        store.reset(per_user, (&key).into()).await.expect("the store resets");
+        assert_eq!(store.peek(&charge).await.unwrap().outcome("per-user").unwrap().remaining(), 3, "{key}");
+    }
+    for node in cluster.nodes() {
+        assert!(node.commands_processed().unwrap() > 200, "each node has its share");
+    }
+}
+
+/// What is denied by one slot is given back by the others, and the caller is told of untouched budgets.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_over_several_slots_is_charged_whole_or_not_at_all() {
+    let cluster = start(3, 0);
+    let store = store(&cluster).await;
+    let (wide, narrow) = (Quota::per_day(100), Quota::fixed_window(5, DAY));
+    for round in 0..20_u64 {
+        let keys = [Key::from(round), Key::from(round).and("other"), Key::from("all").and(round)];
+        let charges = [
+            Charge::new(rule("a"), &keys[0], &wide).cost(2),
+            Charge::new(rule("b"), &keys[1], &narrow),
+            Charge::new(rule("c"), &keys[2], &wide),
+        ];
+        for i in 1..=5 {
+            let decision = store.charge(&charges).await.expect("the store decides");
+            assert!(decision.is_admitted(), "{decision:?}");
+            let remaining: Vec<_> = decision.outcomes().map(|(_, outcome)| outcome.remaining()).collect();
+            assert_eq!(remaining, [100 - 2 * i, 5 - i, 100 - i], "in the order of the charges");
+        }
+        let denied = store.charge(&charges).await.expect("the store decides");
+        assert_eq!(denied.denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["b"]);
+        let remaining: Vec<_> = denied.outcomes().map(|(_, outcome)| outcome.remaining()).collect();
+        assert_eq!(remaining, [90, 0, 95], "as if nothing had been taken");
+        // Giving back is under way when the denial is told, and takes a moment.
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let peeked = store.peek(&charges).await.expect("the store answers");
+            let remaining: Vec<_> = peeked.outcomes().map(|(_, outcome)| outcome.remaining()).collect();
+            if remaining == [90, 0, 95] {
+                break;
+            }
+            assert!(Instant::now() < deadline, "nothing was given back: {remaining:?}");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// Under contention over slots, never more than the limit is admitted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_once_over_several_slots_admit_no_more_than_the_limit() {
+    let cluster = start(3, 0);
+    let (stores, admitted) = ([store(&cluster).await, store(&cluster).await], Arc::new(AtomicU32::new(0)));
+    let tasks: Vec<_> = (0..64_usize)
+        .map(|task| {
+            let (store, admitted) = (stores[task % 2].clone(), Arc::clone(&admitted));
+            tokio::spawn(async move {
+                let (wide, narrow) = (Quota::per_day(1_000), Quota::sliding_log(40, DAY));
+                let (one, other) = (Key::from("one"), Key::from("another"));
+                let charges =
+                    [Charge::new(rule("wide"), &one, &wide), Charge::new(rule("narrow"), &other, &narrow)];
+                for _ in 0..4 {
+                    let decision = store.charge(&charges).await.expect("the store decides");
+                    admitted.fetch_add(u32::from(decision.is_admitted()), Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("the task ends well");
+    }
+    assert_eq!(admitted.load(Ordering::Relaxed), 40);
+}
+
+/// Asks about keys until told to stop, and says how many decisions were made and how many failed.
+fn load(store: &RedisStore, stop: &Arc<AtomicBool>) -> tokio::task::JoinHandle<(u32, u32)> {
+    let (store, stop) = (store.clone(), Arc::clone(stop));
+    tokio::spawn(async move {
+        let (quota, per_user) = (Quota::per_day(1_000_000), rule("load"));
+        let (mut decided, mut failed) = (0, 0);
+        for caller in (0..500_u64).cycle() {
+            if stop.load(Ordering::Relaxed) {
+                return (decided, failed);
+            }
+            let key = Key::from(caller);
+            match store.charge(&[Charge::new(per_user, &key, &quota)]).await {
+                Ok(decision) => {
+                    assert!(decision.is_admitted());
+                    decided += 1;
+                }
+                Err(_) => {
+                    failed += 1;
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+        unreachable!("the numbers do not end")
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_move_under_load_and_no_request_notices() {
+    let cluster = start(3, 0);
+    let store = store(&cluster).await;
+    let quota = Quota::per_day(1_000_000);
+    let stop = Arc::new(AtomicBool::new(false));
+    let loads: Vec<_> = (0..4).map(|_| load(&store, &stop)).collect();
+    tokio::task::block_in_place(|| {
+        let from = cluster.owner(0).unwrap();
+        let to = (from + 1) % 3;
+        cluster.reshard(0..=400, from, to).unwrap_or_else(|error| panic!("{error}"));
+        cluster.reshard(0..=200, to, from).unwrap_or_else(|error| panic!("{error}"));
+    });
+    stop.store(true, Ordering::Relaxed);
+    let mut decided = 0;
+    for load in loads {
+        let (own, failed) = load.await.expect("the load ends well");
+        assert_eq!(failed, 0, "no request has failed");
+        decided += own;
+    }
+    // What is counted is what was decided: nothing was lost or counted twice on the way.
+    let mut counted = 0;
+    for caller in 0..500_u64 {
+        let key = Key::from(caller);
+        let peeked = store.peek(&[Charge::new(rule("load"), &key, &quota)]).await.expect("the store answers");
+        counted += quota.max() - peeked.outcome("load").unwrap().remaining();
+    }
+    // A day gives back eleven a second.
+    assert!(counted <= decided && decided - counted < 500 * 12 * 60, "{counted} of {decided}");
+    assert!(decided > 100, "{decided}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_dies_is_replaced_and_service_returns() {
+    let cluster = start(3, 1);
+    let store = store(&cluster).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let load = load(&store, &stop);
+    tokio::task::block_in_place(|| {
+        let master = cluster.owner(0).unwrap();
+        cluster.wait_until_in_sync().unwrap();
+        cluster.kill(master).unwrap();
+        cluster.wait_for_failover(master).unwrap_or_else(|error| panic!("{error}"));
+    });
+    store.ready(PATIENCE).await.expect("the cluster works again");
+    let (quota, per_user) = (Quota::per_day(10), rule("after"));
+    for caller in 0..100_u64 {
+        let key = Key::from(caller);
+        let decision = store.charge(&[Charge::new(per_user, &key, &quota)]).await;
+        assert_eq!(decision.expect("the store decides").outcome("after").unwrap().remaining(), 9);
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (decided, _) = load.await.expect("the load ends well");
+    assert!(decided > 0);
+}
