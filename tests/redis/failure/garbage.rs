@@ -7,8 +7,8 @@ use tollgate_servers::{Mode, Proxy, RedisServer};
 
 use super::client::until_counted;
 use super::tally::{Caller, Tally};
-use super::{DEADLINE, hasty, opened, ready, server};
-use crate::support::PATIENCE;
+use super::{DEADLINE, hasty, opened, server};
+use crate::support::{PATIENCE, patient};
 
 /// A deadline after which it is soon found out that no more comes.
 const SHORT: Duration = Duration::from_millis(20);
@@ -82,9 +82,25 @@ async fn an_answer_that_is_missing_or_does_not_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_that_are_wrong_while_it_connects() {
+    let server = server();
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    for byte in (0..160).step_by(4) {
+        proxy.set(Mode::Corrupt(vec![byte])).expect("it obeys");
+        let store = hasty(&server.url_with_port(proxy.port())).timeout(SHORT);
+        let store = store.connect_timeout(2 * SHORT).build().expect("the store can be made");
+        // It makes no difference whether this one was noticed.
+        let _ = store.ready(SHORT).await;
+        proxy.set(Mode::Pass).expect("it obeys");
+        store.ready(PATIENCE).await.unwrap_or_else(|error| panic!("{byte}: {error:?}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_answer_to_another_question() {
     let (server, proxy, store) = setup(PATIENCE).await;
-    let direct = ready(&server.url()).await;
+    let direct = patient(&server).build().expect("the store can be made");
+    direct.ready(PATIENCE).await.expect("the server works");
     let (first, second) = (Caller::new("first"), Caller::new("second").with_only(1));
     assert_eq!(second.tally_many(&direct, 1).await.admitted, 1);
     proxy.set(Mode::Replace(Vec::new())).expect("it obeys");

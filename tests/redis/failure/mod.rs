@@ -13,6 +13,7 @@ use tollgate_servers::RedisServer;
 use crate::support::PATIENCE;
 
 mod client;
+mod clocks;
 mod garbage;
 mod load;
 mod network;

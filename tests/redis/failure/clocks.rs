@@ -1,0 +1,150 @@
+//! Servers whose clock is not ours.
+//!
+//! The clock of a real server cannot be set by a test. This one knows no more than what time it is, and whether a
+//! charge is late by that.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::tally::Caller;
+use super::{DEADLINE, hasty, ready};
+use crate::support::PATIENCE;
+
+const HOUR: i64 = 3_600_000_000;
+
+#[derive(Debug, Default)]
+struct Clock {
+    /// How many microseconds it is ahead of ours.
+    ahead: AtomicI64,
+    /// How long the server does nothing before it looks at its clock, in milliseconds.
+    asleep: AtomicU32,
+    /// How many charges came in time, with the probes.
+    in_time: AtomicU32,
+    late: AtomicU32,
+    /// Whether it gives scripts a name that they do not have.
+    misnames: AtomicBool,
+}
+
+/// A server that ends with the test's process.
+fn start(ahead: i64) -> (Arc<Clock>, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let clock = Arc::new(Clock { ahead: ahead.into(), ..Clock::default() });
+    let shared = Arc::clone(&clock);
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let clock = Arc::clone(&shared);
+            thread::spawn(move || serve(&stream, &clock));
+        }
+    });
+    (clock, format!("redis://127.0.0.1:{port}"))
+}
+
+fn serve(stream: &TcpStream, clock: &Clock) -> std::io::Result<()> {
+    let (mut from, mut to) = (BufReader::new(stream), stream);
+    loop {
+        let command = command(&mut from)?;
+        let reply = match (command.first(), command.last()) {
+            (Some(name), Some(ask)) if name == b"EVALSHA" => clock.decide(ask),
+            (Some(name), Some(text)) if name == b"SCRIPT" && !clock.misnames.load(Ordering::SeqCst) => {
+                let script = redis::Script::new(&String::from_utf8_lossy(text));
+                format!("+{}\r\n", script.get_hash()).into_bytes()
+            }
+            _ => b"+OK\r\n".to_vec(),
+        };
+        to.write_all(&reply)?;
+    }
+}
+
+fn number(from: &mut impl BufRead) -> std::io::Result<usize> {
+    let mut line = String::new();
+    from.read_line(&mut line)?;
+    // The first character is its kind.
+    line.get(1..).and_then(|rest| rest.trim().parse().ok()).ok_or(std::io::ErrorKind::UnexpectedEof.into())
+}
+
+fn command(from: &mut impl BufRead) -> std::io::Result<Vec<Vec<u8>>> {
+    let words = number(from)?;
+    let word = |_| {
+        let mut word = vec![0; number(from)? + 2];
+        from.read_exact(&mut word)?;
+        word.truncate(word.len() - 2);
+        Ok(word)
+    };
+    (0..words).map(word).collect()
+}
+
+impl Clock {
+    fn decide(&self, ask: &[u8]) -> Vec<u8> {
+        thread::sleep(Duration::from_millis(self.asleep.load(Ordering::SeqCst).into()));
+        let micros = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_micros();
+        let now = (micros as i64 + self.ahead.load(Ordering::SeqCst)) as f64;
+        let deadline = f64::from_le_bytes(*ask.first_chunk().expect("a deadline"));
+        let is_late = deadline > 0.0 && now > deadline;
+        let mut reply = ask[16..20].to_vec();
+        reply.extend(now.to_le_bytes());
+        if is_late {
+            self.late.fetch_add(1, Ordering::SeqCst);
+            reply.push(1);
+        } else {
+            self.in_time.fetch_add(1, Ordering::SeqCst);
+            // One is admitted, of one counter that was not there.
+            reply.extend([0, 1, 0, 0, 0]);
+        }
+        [format!("${}\r\n", reply.len()).as_bytes(), &reply, b"\r\n"].concat()
+    }
+
+    fn step(&self, micros: i64) {
+        self.ahead.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_are_wrong_and_that_are_set() {
+    for ahead in [0, 24 * HOUR, -24 * HOUR] {
+        let (clock, url) = start(ahead);
+        let store = ready(&url).await;
+        for step in [0, HOUR, -HOUR, 500_000, -500_000] {
+            clock.step(step);
+            for _ in 0..3 {
+                let tally = Caller::new("clock").tally_many(&store, 1).await;
+                assert_eq!(tally.admitted, 1, "{ahead} {step}: {tally:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_is_what_is_late_by_the_clock_of_the_server() {
+    for ahead in [24 * HOUR, -24 * HOUR] {
+        let (clock, url) = start(ahead);
+        let store = ready(&url).await;
+        let before = clock.in_time.load(Ordering::SeqCst);
+        clock.asleep.store(3 * DEADLINE.as_millis() as u32, Ordering::SeqCst);
+        let tally = Caller::new("clock").tally_many(&store, 1).await;
+        tally.assert_orderly();
+        assert_eq!(tally.timeout, 1, "{tally:?}");
+        // The probes after it come later still, and have no deadline.
+        let seen = async {
+            while clock.late.load(Ordering::SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, seen).await.expect("it is void");
+        assert_eq!(clock.in_time.load(Ordering::SeqCst), before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_is_given_another_name() {
+    let (clock, url) = start(0);
+    clock.misnames.store(true, Ordering::SeqCst);
+    let store = hasty(&url).build().expect("the store can be made");
+    store.ready(DEADLINE).await.expect_err("it is no server to trust");
+    clock.misnames.store(false, Ordering::SeqCst);
+    store.ready(PATIENCE).await.expect("it is one now");
+}
