@@ -31,6 +31,7 @@ pub(crate) struct Part {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "every part is answered sooner or later")]
 pub(crate) enum State {
     Asking(Asking<Decided>),
     Answered(Result<Decided, StoreError>),

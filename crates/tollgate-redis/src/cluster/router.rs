@@ -168,7 +168,7 @@ impl Router {
                 }
                 Ok(Err(failed)) => error = failed,
                 Err(_) => {
-                    error = RedisError::from((ErrorKind::Io, "a node of the cluster did not answer in time"))
+                    error = RedisError::from((ErrorKind::Io, "a node of the cluster did not answer in time"));
                 }
             }
         }
