@@ -94,10 +94,12 @@ async fn keys_that_are_not_ours() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn loading() {
-    let mut options = RedisServer::builder().config("loading-process-events-interval-bytes 1024");
-    if shared_server().version().expect("it tells").as_redis >= (7, 0, 0) {
-        options = options.config("enable-debug-command yes");
+    if shared_server().version().expect("it tells").as_redis < (7, 0, 0) {
+        // Before that, a server that loads little answers nobody until it has.
+        return;
     }
+    let options = RedisServer::builder().config("loading-process-events-interval-bytes 1024");
+    let options = options.config("enable-debug-command yes");
     let server = options.start().expect("it starts");
     let store = ready(&server.url()).await;
     let caller = Caller::new("before");
