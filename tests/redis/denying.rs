@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Decision, Key, Quota, Receipt, Refund, Retry, Store};
+use tollgate_core::{
+    Charge, DAY, Decision, Key, ManualClock, Quota, Receipt, Refund, Retry, SECOND, Store, Timestamp,
+};
 use tollgate_redis::RedisStore;
 
 use crate::inspect::Inspector;
@@ -50,6 +52,28 @@ async fn a_request_of_several_rules_is_denied_from_memory_too() {
     // The rule that did not deny is charged by itself as ever, and is known anew afterwards.
     assert!(charge(&store, &both[..1]).await.is_admitted());
     assert_eq!(charge(&store, &both).await.outcome("wide").expect("it was asked").remaining(), 98);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_did_not_deny_tells_what_is_left() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+    let server = own_server();
+    let store = ready(patient(&server).clock(clock.clone()).deny_from_memory_for(DAY)).await;
+    let (tight, log) = (Quota::per_day(1), Quota::sliding_log(10, 10 * SECOND));
+    for _ in 0..4 {
+        assert!(charge(&store, &[Charge::new(rule("log"), "mallory", &log)]).await.is_admitted());
+        clock.advance(SECOND);
+    }
+    let both = [Charge::new(rule("tight"), "mallory", &tight), Charge::new(rule("log"), "mallory", &log)];
+    assert!(charge(&store, &both).await.is_admitted());
+    // The five leave at 10, 11, 12, 13 and 14 seconds.
+    for (second, left) in [(5, 5), (9, 5), (10, 6), (12, 8), (13, 9), (14, 10), (20, 10)] {
+        clock.set(Timestamp::from_secs(1_700_000_000 + second));
+        let denied = charge(&store, &both).await;
+        assert!(!denied.is_admitted());
+        let outcome = denied.outcome("log").expect("it was asked");
+        assert_eq!(outcome.remaining(), left, "after {second} s: {outcome:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use tollgate_core::algorithm::Counter;
 use tollgate_core::{
-    Algorithm, Charge, Clock, Decision, Key, ManualClock, Quota, RuleName, SystemClock, Timestamp,
+    Algorithm, Charge, Clock, Decision, Key, ManualClock, Outcome, Quota, Retry, RuleName, SystemClock,
+    Timestamp,
 };
 
 use crate::request::Charges;
@@ -51,6 +52,8 @@ struct Entry {
     asked: Duration,
     /// When Redis decided, by its own.
     decided: Timestamp,
+    /// Of a log: until when what is known of it is all there is to know.
+    until: Option<Timestamp>,
 }
 
 impl Entry {
@@ -64,8 +67,23 @@ impl Entry {
     /// It was decided no earlier than it was asked. So the time that has passed here since it was asked is more than
     /// the time that has passed there since it was decided, and nobody is denied for longer than Redis would.
     fn now(&self, now: Duration, valid_for: Duration) -> Option<Timestamp> {
-        let passed = now.checked_sub(self.asked)?;
-        (passed < valid_for).then(|| self.decided.saturating_add(passed))
+        let passed = now.checked_sub(self.asked).filter(|passed| *passed < valid_for)?;
+        let now = self.decided.saturating_add(passed);
+        self.until.is_none_or(|until| now < until).then_some(now)
+    }
+}
+
+/// Until when the script has told all of a log that matters: it lists the oldest entries, up to those that have to leave
+/// for the charge to fit, and at least one. When these have left it is not known what follows.
+fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<Timestamp> {
+    if quota.algorithm() != Algorithm::SlidingLog || outcome.reset_after().is_zero() {
+        return None;
+    }
+    match outcome.retry() {
+        None => Some(decided.saturating_add(outcome.refill_after())),
+        Some(Retry::After(wait)) => Some(decided.saturating_add(wait)),
+        // For that, all have to leave.
+        Some(Retry::Never) => None,
     }
 }
 
@@ -141,7 +159,9 @@ impl Denied {
         if self.is_off() {
             return;
         }
-        for (i, (charge, place)) in charges.iter().zip(places).enumerate() {
+        for (i, ((charge, place), (_, outcome))) in
+            charges.iter().zip(places).zip(decision.outcomes()).enumerate()
+        {
             let earlier = charges[..i].iter().zip(places).filter(|(_, earlier)| *earlier == place);
             let cost = earlier.fold(charge.cost, |sum, (earlier, _)| sum.saturating_add(earlier.cost));
             let key = (charge.rule, charge.key);
@@ -154,8 +174,9 @@ impl Denied {
                     continue;
                 }
             }
-            let (counter, quota) = (counters[*place].clone(), charge.quota);
-            shard.insert(key, Entry { counter, quota, cost, asked, decided: decision.at() });
+            let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
+            let until = known_until(&quota, outcome, decided);
+            shard.insert(key, Entry { counter, quota, cost, asked, decided, until });
             self.used.store(true, Ordering::Relaxed);
         }
     }
