@@ -31,7 +31,14 @@ pub(crate) struct Denied {
     random: RandomState,
     /// Whether anybody was ever denied.
     used: AtomicBool,
-    shards: [Mutex<HashMap<(RuleName, Key), Entry>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<(RuleName, Key), Entry>,
+    /// When to look for entries that no longer count, if there is no room.
+    next_sweep: Duration,
 }
 
 /// The clock of this process.
@@ -87,6 +94,21 @@ fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<T
     }
 }
 
+impl Shard {
+    /// Drops what no longer counts; whether anything was dropped. Not for each key that comes, if all are denied for
+    /// longer: then it would be looked through for nothing, again and again.
+    fn make_room(&mut self, now: Duration, valid_for: Duration) -> bool {
+        // A clock that was set back is a reason to look, too: what was asked for later does not count.
+        if now < self.next_sweep && self.next_sweep - now <= valid_for {
+            return false;
+        }
+        self.next_sweep = now + valid_for / 8;
+        let before = self.entries.len();
+        self.entries.retain(|_, entry| entry.now(now, valid_for).is_some());
+        self.entries.len() < before
+    }
+}
+
 impl Denied {
     pub(crate) fn new(valid_for: Duration, max_keys: usize, clock: Option<ManualClock>) -> Self {
         Self {
@@ -138,7 +160,7 @@ impl Denied {
             let mut earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
             let charge = &charge.cost(earlier.try_fold(charge.cost, u32::checked_add)?);
             let shard = self.shard(&key);
-            let entry = shard.get(&key).filter(|entry| entry.knows(charge))?;
+            let entry = shard.entries.get(&key).filter(|entry| entry.knows(charge))?;
             let now = entry.now(local, self.valid_for)?;
             let outcome = entry.counter.peek(charge.quota, charge.cost, now);
             drop(shard);
@@ -166,17 +188,16 @@ impl Denied {
             let cost = earlier.fold(charge.cost, |sum, (earlier, _)| sum.saturating_add(earlier.cost));
             let key = (charge.rule, charge.key);
             let mut shard = self.shard(&key);
-            if shard.len() >= self.max_per_shard && !shard.contains_key(&key) {
-                let now = self.passed();
-                shard.retain(|_, entry| entry.now(now, self.valid_for).is_some());
-                if shard.len() >= self.max_per_shard {
-                    // Whoever is not remembered is asked about.
-                    continue;
-                }
+            if shard.entries.len() >= self.max_per_shard
+                && !shard.entries.contains_key(&key)
+                && !shard.make_room(self.passed(), self.valid_for)
+            {
+                // Whoever is not remembered is asked about.
+                continue;
             }
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
-            shard.insert(key, Entry { counter, quota, cost, asked, decided, until });
+            shard.entries.insert(key, Entry { counter, quota, cost, asked, decided, until });
             self.used.store(true, Ordering::Relaxed);
         }
     }
@@ -187,10 +208,10 @@ impl Denied {
             return;
         }
         let key = (rule, key);
-        self.shard(&key).remove(&key);
+        self.shard(&key).entries.remove(&key);
     }
 
-    fn shard(&self, key: &(RuleName, Key)) -> MutexGuard<'_, HashMap<(RuleName, Key), Entry>> {
+    fn shard(&self, key: &(RuleName, Key)) -> MutexGuard<'_, Shard> {
         let hash = self.random.hash_one(key);
         // Nothing that is done under the lock panics half-way.
         self.shards[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
