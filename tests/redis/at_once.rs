@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tollgate_core::{Charge, DAY, Key, Quota, Retry, RuleName, Store};
+use tollgate_core::{Charge, DAY, Decision, Key, Quota, Retry, RuleName, Store};
 use tollgate_redis::RedisStore;
 
 use crate::support::{each, patient, patient_at, ready, rule, shared_server};
@@ -23,10 +23,10 @@ async fn fleet(nodes: usize, prefix: &str) -> Vec<RedisStore> {
     join_all((0..nodes).map(node)).await
 }
 
-/// Charges on every store from many tasks at once, and says which requests were admitted: how many of each task.
 /// What a task charges each time: rule, key, quota and cost.
 type Charges = Vec<(RuleName, Key, Quota, u32)>;
 
+/// Charges from many tasks at once, each on one of the stores, and says how many requests of each task were admitted.
 async fn storm(
     stores: &[RedisStore],
     tasks: usize,
@@ -43,7 +43,7 @@ async fn storm(
             let answers: Vec<_> = (0..times).map(|_| store.charge(&charges).into_future()).collect();
             let decisions =
                 join_all(answers).await.into_iter().map(|answer| answer.expect("the store decides"));
-            decisions.filter(|decision| decision.is_admitted()).count() as u32
+            decisions.filter(Decision::is_admitted).count() as u32
         });
         async { task.await.expect("no task panics") }
     });

@@ -222,7 +222,7 @@ async fn keys_of_any_bytes_and_any_length_have_short_names() {
     }
     let names: Vec<Vec<u8>> = Inspector::new(shared_server()).ask(&[b"KEYS", b"bytes:any:*"]);
     assert_eq!(names.len(), keys.len());
-    assert!(names.iter().all(|name| name.len() < 100 && name.iter().all(|byte| byte.is_ascii_graphic())));
+    assert!(names.iter().all(|name| name.len() < 100 && name.iter().all(u8::is_ascii_graphic)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -97,7 +97,7 @@ impl Timeline {
         self.clock.now()
     }
 
-    fn note(&mut self, what: String) {
+    fn note(&mut self, what: &str) {
         if self.history.len() == 40 {
             self.history.pop_front();
         }
@@ -173,7 +173,7 @@ impl Timeline {
     }
 
     async fn charge_all(&mut self, request: Vec<One>) {
-        self.note(format!("charge {}", self.shown(&request)));
+        self.note(&format!("charge {}", self.shown(&request)));
         let expected = self.modelled(&request, false);
         let charges = self.charges(&request);
         let decided = self.redis.charge(&charges).await;
@@ -193,7 +193,7 @@ impl Timeline {
     async fn peek(&mut self) {
         self.pause().await;
         let request = self.request();
-        self.note(format!("peek {}", self.shown(&request)));
+        self.note(&format!("peek {}", self.shown(&request)));
         let expected = self.modelled(&request, true);
         let charges = self.charges(&request);
         let peeked = self.redis.peek(&charges).await;
@@ -226,7 +226,7 @@ impl Timeline {
             _ => {}
         }
         let (rule, key, cost) = one;
-        self.note(format!("refund {cost} of {rule} to {key}, {receipt:?}"));
+        self.note(&format!("refund {cost} of {rule} to {key}, {receipt:?}"));
         let (name, now) = ((self.rules[rule].0, self.keys[key]), self.now());
         if let Some(counter) = self.model.get_mut(&name) {
             counter.refund(cost, receipt, now);
@@ -253,7 +253,7 @@ impl Timeline {
 
     async fn reset(&mut self) {
         let (rule, key, _) = self.request()[0];
-        self.note(format!("reset {rule} of {key}"));
+        self.note(&format!("reset {rule} of {key}"));
         self.forget((self.rules[rule].0, self.keys[key])).await;
     }
 
@@ -268,7 +268,7 @@ impl Timeline {
     fn change_a_quota(&mut self) {
         let rule = self.random.below(self.rules.len() as u64) as usize;
         let quota = self.random.changed(&self.rules[rule].1.clone());
-        self.note(format!("quota {rule} is {quota:?}"));
+        self.note(&format!("quota {rule} is {quota:?}"));
         self.rules[rule].1 = quota;
     }
 
@@ -285,7 +285,7 @@ impl Timeline {
     async fn expire(&mut self) {
         for name in self.expired() {
             if self.random.once_in(2) {
-                self.note(format!("{} of {} expires", name.0, name.1));
+                self.note(&format!("{} of {} expires", name.0, name.1));
                 self.elsewhere.reset(name.0, (&name.1).into()).await.expect("redis resets");
             }
         }
@@ -312,7 +312,7 @@ impl Timeline {
         let (_, quota) = self.random.of(&self.rules);
         let by = self.random.step_back(&quota);
         self.clock.set(self.now().saturating_sub(by));
-        self.note(format!("the clock was set back by {by:?}"));
+        self.note(&format!("the clock was set back by {by:?}"));
         if matches!(self.about, About::StepsBackAndSettles) {
             let rules = 0..self.rules.len();
             let all = rules.flat_map(|rule| (0..self.keys.len()).map(move |key| (rule, key, u32::MAX)));
