@@ -161,6 +161,11 @@ impl RedisStore {
         Deciding::Several(Box::new(Several::new(parts.collect(), order, self.inner.links.clone())))
     }
 
+    /// How long what nobody waits for at the door may take.
+    fn unhurried(&self) -> Duration {
+        self.inner.config.timeout.max(UNHURRIED)
+    }
+
     fn ask<T>(
         &self,
         timeout: Duration,
@@ -211,7 +216,12 @@ impl Store for RedisStore {
                 let counter = Counted::new(refund.rule, refund.key, &self.inner.names);
                 self.inner.denied.forget(counter.rule, counter.key);
                 let (cost, receipt) = (refund.cost, refund.receipt);
-                self.ask(UNHURRIED, |reply| Kind::Refund { counter, cost, receipt, reply: Some(reply) })
+                self.ask(self.unhurried(), |reply| Kind::Refund {
+                    counter,
+                    cost,
+                    receipt,
+                    reply: Some(reply),
+                })
             })
             .collect();
         async move {
@@ -225,7 +235,7 @@ impl Store for RedisStore {
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
         let counter = Counted::new(rule, key, &self.inner.names);
         self.inner.denied.forget(counter.rule, counter.key);
-        self.ask(UNHURRIED, |reply| Kind::Reset { counter, reply: Some(reply) })
+        self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) })
     }
 }
 
