@@ -59,10 +59,11 @@ async fn a_rule_that_denies_then_answers_503_and_never_429() {
         assert_eq!(reply.field("cache-control"), Some("no-store"));
         assert_eq!((reply.trio(), reply.lines("ratelimit").len()), (None, 0));
         assert!(reply.extensions().get::<Decision>().is_none());
+        assert!(reply.extensions().get::<StoreError>().is_some());
         let json = json(reply).await;
         assert_eq!(json["error"], "unavailable");
         assert_eq!(json["retry_after_seconds"], 1);
-        assert_eq!(json["rule"], serde_json::Value::Null);
+        assert_eq!(json["rule"], "r");
         assert_eq!(app.calls(), 0);
     }
 }
@@ -116,16 +117,21 @@ async fn as_a_problem_it_is_reduced_capacity() {
     let reply = App::over(&layer, ok).get("/").await;
     assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(reply.field("content-type"), Some("application/problem+json"));
+    assert_eq!(reply.field("retry-after"), Some("1"));
+    assert_eq!(reply.field("cache-control"), Some("no-store"));
     let json = json(reply).await;
     assert_eq!(json["type"], "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity");
     assert_eq!(json["status"], 503);
+    assert_eq!(json["retry_after_seconds"], 1);
+    assert_eq!(json["violated-policies"], serde_json::json!(["r"]));
     assert!(json["title"].is_string());
 }
 
 #[tokio::test]
 async fn a_rejection_of_ones_own_can_tell_a_failure_from_a_denial() {
     let rejection = |_: &RequestHead<'_>, refusal: &Refusal<'_>| -> Reply {
-        let Refusal::Unavailable(error) = refusal else { panic!("not denied") };
+        let Refusal::Unavailable { error, rule } = refusal else { panic!("not denied") };
+        assert_eq!(rule.as_str(), "r");
         assert!(error.is_unavailable() && !error.is_timeout());
         let mut reply = ok(Request::new(()));
         *reply.status_mut() = StatusCode::IM_A_TEAPOT;

@@ -11,6 +11,8 @@ mod hostile;
 mod ietf;
 mod keys;
 mod limiter;
+mod local;
+mod local_limiter;
 mod rejection;
 mod rules;
 mod sockets;

@@ -2,6 +2,8 @@
 
 use std::future::{Future, ready};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tollgate::core::{KeyRef, Refund, RuleName, StoreErrorKind};
@@ -80,6 +82,52 @@ impl Store for Failing {
 
     fn reset(&self, _: RuleName, _: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(Err(self.error()))
+    }
+}
+
+/// A store that fails at times, and does not answer at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Flaky {
+    store: Memory,
+    fails: Arc<AtomicBool>,
+}
+
+impl Flaky {
+    pub(crate) fn new(store: Memory) -> Self {
+        Self { store, fails: Arc::default() }
+    }
+
+    pub(crate) fn fail(&self, fails: bool) {
+        self.fails.store(fails, Ordering::SeqCst);
+    }
+
+    fn answer<T>(&self, answer: impl FnOnce(&Memory) -> T) -> Result<T, StoreError> {
+        let fails = self.fails.load(Ordering::SeqCst);
+        if fails { Err(StoreError::new(StoreErrorKind::Unavailable)) } else { Ok(answer(&self.store)) }
+    }
+}
+
+impl Store for Flaky {
+    type Charging = Pin<Box<dyn Future<Output = Answered> + Send>>;
+
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+        let answer = self.answer(|store| store.decide(charges));
+        Answer::Later(Box::pin(async move {
+            tokio::task::yield_now().await;
+            answer
+        }))
+    }
+
+    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Answered> + Send {
+        ready(self.answer(|store| store.look(charges)))
+    }
+
+    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(self.answer(|store| drop(store.refund(refunds))))
+    }
+
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(self.answer(|store| drop(store.reset(rule, key))))
     }
 }
 

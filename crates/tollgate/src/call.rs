@@ -179,8 +179,8 @@ impl<S: Store, R> Gate<S, R> {
         match self.judge(&mut request, &plan, answer) {
             Verdict::Forward(told) => ResponseFuture::forward(inner.call(request), told),
             Verdict::Reject(response) => ResponseFuture::answer(response),
-            Verdict::Hold(decision, told) => {
-                ResponseFuture::wait(Waiting::hold(decision, plan, told, self.take_ready(inner), request))
+            Verdict::Hold(held, told) => {
+                ResponseFuture::wait(Waiting::hold(held, plan, told, self.take_ready(inner), request))
             }
         }
     }

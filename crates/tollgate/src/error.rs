@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use tollgate_core::{QuotaError, RuleNameError, StoreError};
+use tollgate_core::{QuotaError, RuleNameError, Share, StoreError};
 
 /// A configuration that cannot be used. It says what is wrong and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,20 @@ pub enum ConfigError {
         /// The most that the quota can hold.
         max: u32,
     },
+    /// A rule's cost is above what the share of its quota can ever hold that is decided locally when the store fails
+    /// ([`FailurePolicy::Local`](crate::FailurePolicy::Local)).
+    CostAboveShare {
+        /// The rule.
+        rule: String,
+        /// The tier whose quota it is, if it is not the rule's own.
+        tier: Option<String>,
+        /// The share.
+        share: Share,
+        /// The cost.
+        cost: u32,
+        /// The most that the share of the quota can hold.
+        max: u32,
+    },
     /// A rule's cost is zero, so it would never limit anything.
     ZeroCost {
         /// The rule.
@@ -84,6 +98,12 @@ impl fmt::Display for ConfigError {
                 f,
                 "{}: a request costs {cost}, but the quota never holds more than {max}, so nothing would \
                  ever be admitted",
+                Place(rule, tier.as_deref())
+            ),
+            Self::CostAboveShare { rule, tier, share, cost, max } => write!(
+                f,
+                "{}: a request costs {cost}, but {share} of the quota never holds more than {max}, so nothing would \
+                 be admitted when the store fails",
                 Place(rule, tier.as_deref())
             ),
             Self::ZeroCost { rule } => {

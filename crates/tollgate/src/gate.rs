@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, Method, Request, Response};
 use tollgate_core::{
-    Algorithm, Decision, Outcome, Receipt, Refund, Retry, RuleName, Store, StoreError, Timestamp,
+    Algorithm, Decision, MemoryStore, Outcome, Receipt, Refund, Retry, RuleName, Store, StoreError, Timestamp,
 };
 
 use crate::RequestHead;
 use crate::headers::{HeaderFields, Trio};
-use crate::limiter::{Limiter, Plan};
+use crate::limiter::{Fallback, Limiter, Plan};
 use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice};
 use crate::told::{More, One, Shown, Told, expose};
@@ -29,9 +29,22 @@ pub(crate) enum Verdict<B> {
     /// It goes on.
     Forward(Told),
     /// It goes on after the decision's delay.
-    Hold(Box<Decision>, Told),
+    Hold(Held, Told),
     /// It is answered.
     Reject(Response<B>),
+}
+
+/// The decision by which a request is held back.
+pub(crate) struct Held {
+    pub(crate) decision: Box<Decision>,
+    /// Whether it was made in this process, as the store failed.
+    pub(crate) is_local: bool,
+}
+
+impl Held {
+    fn new(decision: &Decision, is_local: bool) -> Self {
+        Self { decision: Box::new(decision.clone()), is_local }
+    }
 }
 
 impl<S: Store, R> Gate<S, R> {
@@ -64,9 +77,9 @@ impl<S: Store, R> Gate<S, R> {
         if self.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
-        let told = self.tell(plan, decision);
+        let told = self.tell(decision, self.policies(plan));
         if decision.is_delayed() {
-            Verdict::Hold(Box::new(decision.clone()), told)
+            Verdict::Hold(Held::new(decision, false), told)
         } else {
             Verdict::Forward(told)
         }
@@ -78,11 +91,31 @@ impl<S: Store, R> Gate<S, R> {
     where
         R: Rejection<B>,
     {
-        if self.limiter.denies_on_failure(plan) {
-            return Verdict::Reject(self.reject(request, &Refusal::Unavailable(error), None));
-        }
+        let reject = |mut response: Response<B>| {
+            response.extensions_mut().insert(error.clone());
+            Verdict::Reject(response)
+        };
+        let decision = match self.limiter.fall_back(plan.entries(), MemoryStore::decide) {
+            Fallback::Deny(rule) => {
+                return reject(self.reject(request, &Refusal::Unavailable { error, rule }, None));
+            }
+            Fallback::Local(decision) if !decision.is_admitted() => {
+                return reject(self.deny(request, decision, self.local_policies(plan)));
+            }
+            Fallback::Local(decision) => Some(decision),
+            Fallback::Allow => None,
+        };
         request.extensions_mut().insert(error.clone());
-        Verdict::Forward(Told::NOTHING)
+        let Some(decision) = decision else { return Verdict::Forward(Told::NOTHING) };
+        if self.expose_decision {
+            expose(request.extensions_mut(), || decision.clone());
+        }
+        let told = self.tell(&decision, self.local_policies(plan));
+        if decision.is_delayed() {
+            Verdict::Hold(Held::new(&decision, true), told)
+        } else {
+            Verdict::Forward(told)
+        }
     }
 
     /// What a request is answered that has not got the key of a rule that wants it.
@@ -136,10 +169,17 @@ impl<S: Store, R> Gate<S, R> {
         plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota))
     }
 
-    fn tell(&self, plan: &Plan, decision: &Decision) -> Told {
+    /// The policies of those of a plan's rules that decide locally when the store fails.
+    fn local_policies<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = HeaderValue> + 'a {
+        let rules = self.limiter.rules();
+        plan.entries().iter().filter_map(|planned| rules.rule(planned.rule).local_policy(&planned.quota))
+    }
+
+    #[inline]
+    fn tell(&self, decision: &Decision, policies: impl Iterator<Item = HeaderValue>) -> Told {
         let shown = self.shown();
         if shown.exposed || self.fields.ietf.is_some() {
-            let lines = self.fields.lines(decision, self.policies(plan));
+            let lines = self.fields.lines(decision, policies);
             return Told::more(More { decision: decision.clone(), shown, lines });
         }
         match decision.tightest() {
@@ -188,12 +228,12 @@ impl<S: Store, R> Gate<S, R> {
 
 /// A request's place in the queues that it waits in, which is given back if the request goes away.
 pub(crate) struct Place<S: Store> {
-    held: Option<(Limiter<S>, Plan, Box<Decision>)>,
+    held: Option<(Limiter<S>, Plan, Held)>,
 }
 
 impl<S: Store> Place<S> {
-    pub(crate) fn new(limiter: Limiter<S>, plan: Plan, decision: Box<Decision>) -> Self {
-        Self { held: Some((limiter, plan, decision)) }
+    pub(crate) fn new(limiter: Limiter<S>, plan: Plan, held: Held) -> Self {
+        Self { held: Some((limiter, plan, held)) }
     }
 
     /// It is the request's turn.
@@ -204,19 +244,19 @@ impl<S: Store> Place<S> {
 
 impl<S: Store> Drop for Place<S> {
     fn drop(&mut self) {
-        let Some((limiter, plan, decision)) = self.held.take() else { return };
+        let Some((limiter, plan, Held { decision, is_local })) = self.held.take() else { return };
         for planned in plan.entries() {
             let charge = limiter.charge_of(planned);
             if charge.quota.algorithm() != Algorithm::LeakyBucket {
                 continue;
             }
             if let Some(receipt) = Receipt::of(&decision, charge.rule) {
+                let refund = [Refund::new(charge.rule, charge.key, charge.cost).receipt(receipt)];
                 // The call hands the refund over; there is nobody to wait for it.
-                drop(
-                    limiter
-                        .store()
-                        .refund(&[Refund::new(charge.rule, charge.key, charge.cost).receipt(receipt)]),
-                );
+                match limiter.local_store() {
+                    Some(local) if is_local => drop(local.refund(&refund)),
+                    _ => drop(limiter.store().refund(&refund)),
+                }
             }
         }
     }

@@ -23,7 +23,7 @@ mod waiting;
 pub use tollgate_core as core;
 pub use tollgate_core::{
     Algorithm, Charge, Clock, DAY, Decision, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota,
-    QuotaError, Retry, SECOND, Store, StoreError, SystemClock, Timestamp,
+    QuotaError, Retry, SECOND, Share, Store, StoreError, SystemClock, Timestamp,
 };
 
 pub use self::error::{ConfigError, LimiterError};

@@ -8,9 +8,9 @@ use std::task::{Context, Poll, ready};
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::{Answer, Decision, Store};
+use tollgate_core::{Answer, Store};
 
-use crate::gate::{Place, Verdict};
+use crate::gate::{Held, Place, Verdict};
 use crate::limiter::{Plan, Planning};
 use crate::response::Rejection;
 use crate::service::RateLimit;
@@ -69,21 +69,21 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
 
     /// For the request's turn.
     pub(crate) fn hold(
-        decision: Box<Decision>,
+        held: Held,
         plan: Plan,
         told: Told,
         service: RateLimit<I, S, R>,
         request: Request<A>,
     ) -> Self {
-        let step = Step::hold(&service, decision, plan, told);
+        let step = Step::hold(&service, held, plan, told);
         Self { request: Some((service, request)), step }
     }
 }
 
 impl<S: Store> Step<S> {
-    fn hold<I, R>(service: &RateLimit<I, S, R>, decision: Box<Decision>, plan: Plan, told: Told) -> Self {
-        let sleep = sleep(decision.delay());
-        let place = Place::new(service.limiter().clone(), plan, decision);
+    fn hold<I, R>(service: &RateLimit<I, S, R>, held: Held, plan: Plan, told: Told) -> Self {
+        let sleep = sleep(held.decision.delay());
+        let place = Place::new(service.limiter().clone(), plan, held);
         Self::Holding { sleep, place, told }
     }
 }
@@ -159,6 +159,6 @@ fn judged<I, S: Store, R, B>(service: &RateLimit<I, S, R>, verdict: Verdict<B>, 
     match verdict {
         Verdict::Forward(told) => Next::Forward(told),
         Verdict::Reject(response) => Next::Answer(response),
-        Verdict::Hold(decision, told) => Next::Step(Step::hold(service, decision, plan, told)),
+        Verdict::Hold(held, told) => Next::Step(Step::hold(service, held, plan, told)),
     }
 }

@@ -4,15 +4,22 @@ use std::borrow::Cow;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
-use tollgate_core::{Charge, Decision, Key, Store};
+use tollgate_core::{Charge, Decision, Key, MemoryStore, Store, StoreError};
 
-use super::Limiter;
+use super::{Fallback, Limiter, Planned};
 use crate::error::LimiterError;
-use crate::rule::{QuotaChoice, TierChoice};
+use crate::rule::TierChoice;
 
 /// One or several charges, to be made together. Awaiting it makes them.
 ///
 /// See [`Limiter::charge`].
+///
+/// # When the store fails
+///
+/// Whoever charges is told, as a [`LimiterError::Store`], and decides what to do then. Only if some of the rules
+/// [decide locally](crate::FailurePolicy::Local), and none [denies](crate::FailurePolicy::Deny), is there a
+/// [`Decision`]: of those rules alone. What the others would have said is not in it, and the limit of an
+/// [`Outcome`](crate::Outcome) is that of the share.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is charged until it is awaited"]
 pub struct ChargeBuilder<S> {
@@ -60,14 +67,15 @@ impl<S: Store> ChargeBuilder<S> {
     ///
     /// # Errors
     ///
-    /// When there is no such rule or tier, or the store fails.
+    /// When there is no such rule or tier, or the store fails and no rule decides locally.
     pub async fn peek(self) -> Result<Decision, LimiterError> {
         let planned = self.plan()?;
-        Ok(self.limiter.store().peek(&self.charges(&planned)).await?)
+        let looked = self.limiter.store().peek(&self.charges(&planned)).await;
+        looked.or_else(|error| self.fall_back(&planned, error, MemoryStore::look))
     }
 
-    /// The rule and quota of each charge; none for a tier without a limit.
-    fn plan(&self) -> Result<Vec<Option<(usize, QuotaChoice)>>, LimiterError> {
+    /// What is to be charged; nothing for a tier without a limit.
+    fn plan(&self) -> Result<Vec<Planned>, LimiterError> {
         let plan = |wanted: &Wanted| {
             let number = self.limiter.find(&wanted.rule)?;
             let rule = self.limiter.rules().rule(number);
@@ -79,19 +87,27 @@ impl<S: Store> ChargeBuilder<S> {
                     return Err(LimiterError::UnknownTier { rule, tier });
                 }
             };
-            Ok(rule.tier(choice).map(|quota| (number, quota)))
+            let cost = wanted.cost.unwrap_or_else(|| rule.fixed_cost());
+            Ok(rule.tier(choice).map(|quota| Planned { rule: number, quota, cost, key: wanted.key }))
         };
-        self.wanted.iter().map(plan).collect()
+        self.wanted.iter().filter_map(|wanted| plan(wanted).transpose()).collect()
     }
 
-    fn charges<'a>(&'a self, planned: &'a [Option<(usize, QuotaChoice)>]) -> Vec<Charge<'a>> {
-        let limited = self.wanted.iter().zip(planned).filter_map(|(wanted, planned)| {
-            let (number, quota) = planned.as_ref()?;
-            let rule = self.limiter.rules().rule(*number);
-            let cost = wanted.cost.unwrap_or_else(|| rule.fixed_cost());
-            Some(Charge::new(rule.name, &wanted.key, rule.quota(quota)).cost(cost))
-        });
-        limited.collect()
+    fn charges<'a>(&'a self, planned: &'a [Planned]) -> Vec<Charge<'a>> {
+        planned.iter().map(|planned| self.limiter.charge_of(planned)).collect()
+    }
+
+    /// What is answered when the store fails.
+    fn fall_back(
+        &self,
+        planned: &[Planned],
+        error: StoreError,
+        decide: impl FnOnce(&MemoryStore, &[Charge<'_>]) -> Decision,
+    ) -> Result<Decision, LimiterError> {
+        match self.limiter.fall_back(planned, decide) {
+            Fallback::Local(decision) => Ok(decision),
+            Fallback::Allow | Fallback::Deny(_) => Err(LimiterError::Store(error)),
+        }
     }
 }
 
@@ -102,8 +118,8 @@ impl<S: Store> IntoFuture for ChargeBuilder<S> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let planned = self.plan()?;
-            let answer = self.limiter.store().charge(&self.charges(&planned));
-            Ok(answer.await?)
+            let charging = self.limiter.store().charge(&self.charges(&planned));
+            charging.await.or_else(|error| self.fall_back(&planned, error, MemoryStore::decide))
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Rules and a store: everything but HTTP.
 
 mod charge;
+mod fallback;
 mod plan;
 
 use std::fmt;
@@ -9,9 +10,9 @@ use std::sync::Arc;
 use tollgate_core::{Answer, Charge, Key, MemoryStore, Quota, Refund, Store};
 
 pub use self::charge::ChargeBuilder;
+pub(crate) use self::fallback::Fallback;
 pub(crate) use self::plan::{Plan, Planned, Planning};
 use crate::error::{ConfigError, LimiterError};
-use crate::failure::FailurePolicy;
 use crate::rule::{Rule, RuleSet};
 
 /// Rules, and a store that counts for them.
@@ -44,12 +45,14 @@ pub struct Limiter<S = MemoryStore> {
 struct Inner<S> {
     rules: RuleSet,
     store: S,
+    /// Decides for the rules that want it when the store fails; there if there are such rules.
+    local: Option<MemoryStore>,
 }
 
 impl Limiter {
     /// Starts making a limiter, with a store in memory unless another one is given.
     pub fn builder() -> LimiterBuilder {
-        LimiterBuilder { rules: Vec::new(), store: StoreSource::New(MemoryStore::new) }
+        LimiterBuilder { rules: Vec::new(), store: StoreSource::New(MemoryStore::new), max_local_keys: None }
     }
 }
 
@@ -65,7 +68,8 @@ impl<S: Store> Limiter<S> {
     /// Gives back `cost` of what was last charged to a key.
     ///
     /// Giving back never lifts a budget above its quota. To a leaky bucket nothing is given back: the last
-    /// place in its queue is somebody's who waits.
+    /// place in its queue is somebody's who waits. What was charged [locally](crate::FailurePolicy::Local) is not
+    /// given back either.
     ///
     /// # Errors
     ///
@@ -76,20 +80,31 @@ impl<S: Store> Limiter<S> {
         Ok(self.store().refund(&[Refund::new(rule, &key, cost)]).await?)
     }
 
-    /// Forgets all that was charged to a key.
+    /// Forgets all that was charged to a key, in the store and [locally](crate::FailurePolicy::Local).
     ///
     /// # Errors
     ///
     /// When there is no such rule, or the store fails.
     pub async fn reset(&self, rule: &str, key: impl Into<Key>) -> Result<(), LimiterError> {
         let (rule, key) = (self.find(rule)?, key.into());
-        Ok(self.store().reset(self.rules().rule(rule).name, (&key).into()).await?)
+        let rule = self.rules().rule(rule).name;
+        if let Some(local) = self.local_store() {
+            local.reset(rule, (&key).into()).await?;
+        }
+        Ok(self.store().reset(rule, (&key).into()).await?)
     }
 
     /// The store.
     #[must_use]
     pub fn store(&self) -> &S {
         &self.inner.store
+    }
+
+    /// The store in this process that decides when the other fails, for rules that want it
+    /// ([`FailurePolicy::Local`](crate::FailurePolicy::Local)); `None` if none does.
+    #[must_use]
+    pub fn local_store(&self) -> Option<&MemoryStore> {
+        self.inner.local.as_ref()
     }
 
     #[inline]
@@ -111,12 +126,6 @@ impl<S: Store> Limiter<S> {
                 self.store().charge(&charges.collect::<smallvec::SmallVec<[Charge<'_>; 4]>>())
             }
         }
-    }
-
-    /// Whether a rule of the plan denies when the store cannot decide.
-    pub(crate) fn denies_on_failure(&self, plan: &Plan) -> bool {
-        let mut rules = plan.entries().iter().map(|planned| self.rules().rule(planned.rule));
-        rules.any(|rule| rule.failure == FailurePolicy::Deny)
     }
 
     #[inline]
@@ -158,6 +167,7 @@ impl From<Quota> for Limiter {
 pub struct LimiterBuilder<S = MemoryStore> {
     rules: Vec<Rule>,
     store: StoreSource<S>,
+    max_local_keys: Option<usize>,
 }
 
 // A store is not made only to be replaced.
@@ -182,7 +192,14 @@ impl<S: Store> LimiterBuilder<S> {
 
     /// Counts in this store.
     pub fn store<T: Store>(self, store: T) -> LimiterBuilder<T> {
-        LimiterBuilder { rules: self.rules, store: StoreSource::Given(store) }
+        let Self { rules, max_local_keys, .. } = self;
+        LimiterBuilder { rules, store: StoreSource::Given(store), max_local_keys }
+    }
+
+    /// How many keys are counted in this process at most when the store fails, for rules that
+    /// [want it](crate::FailurePolicy::Local); a million unless it is said. Without such rules there is nothing to bound.
+    pub fn max_local_keys(self, max_keys: usize) -> Self {
+        Self { max_local_keys: Some(max_keys), ..self }
     }
 
     /// Makes the limiter.
@@ -196,6 +213,13 @@ impl<S: Store> LimiterBuilder<S> {
             StoreSource::New(new) => new(),
             StoreSource::Given(store) => store,
         };
-        Ok(Limiter { inner: Arc::new(Inner { rules, store }) })
+        let local = rules.decides_locally().then(|| {
+            let builder = MemoryStore::builder();
+            match self.max_local_keys {
+                Some(max_keys) => builder.max_keys(max_keys).build(),
+                None => builder.build(),
+            }
+        });
+        Ok(Limiter { inner: Arc::new(Inner { rules, store, local }) })
     }
 }

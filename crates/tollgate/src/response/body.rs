@@ -42,7 +42,7 @@ thread_local! {
 fn json(refusal: &Refusal<'_>, wait: Option<u64>) -> Bytes {
     let rule = match refusal {
         Refusal::Limited(decision) => decision.tightest().map(|(rule, _)| rule),
-        Refusal::Unavailable(_) => None,
+        Refusal::Unavailable { rule, .. } => return write_json(refusal, Some(*rule), wait),
     };
     let (Some(rule), Some(wait)) = (rule, wait) else {
         return write_json(refusal, rule, wait);
@@ -70,7 +70,7 @@ fn write_json(refusal: &Refusal<'_>, rule: Option<RuleName>, wait: Option<u64>) 
     let mut body = String::with_capacity(128);
     body.push_str(match refusal {
         Refusal::Limited(_) => r#"{"error":"rate_limited","message":"Too many requests.""#,
-        Refusal::Unavailable(_) => {
+        Refusal::Unavailable { .. } => {
             r#"{"error":"unavailable","message":"Whether this request may be served cannot be told now.""#
         }
     });
@@ -106,7 +106,7 @@ impl<B: From<Bytes>> Rejection<B> for ProblemRejection {
 fn problem(refusal: &Refusal<'_>) -> Bytes {
     let (kind, title) = match refusal {
         Refusal::Limited(_) => ("quota-exceeded", "Quota exceeded"),
-        Refusal::Unavailable(_) => ("temporary-reduced-capacity", "Temporarily reduced capacity"),
+        Refusal::Unavailable { .. } => ("temporary-reduced-capacity", "Temporarily reduced capacity"),
     };
     let mut body = format!(
         r#"{{"type":"https://iana.org/assignments/http-problem-types#{kind}","title":"{title}","status":{}"#,
@@ -115,17 +115,19 @@ fn problem(refusal: &Refusal<'_>) -> Bytes {
     if let Some(wait) = refusal.retry_after_seconds() {
         body.push_str(&format!(r#","detail":"Try again in {wait} s.","retry_after_seconds":{wait}"#));
     }
-    if let Refusal::Limited(decision) = refusal {
-        body.push_str(r#","violated-policies":["#);
-        for (i, rule) in decision.denied_by().enumerate() {
-            if i > 0 {
-                body.push(',');
+    body.push_str(r#","violated-policies":["#);
+    match refusal {
+        Refusal::Limited(decision) => {
+            for (i, rule) in decision.denied_by().enumerate() {
+                if i > 0 {
+                    body.push(',');
+                }
+                push_name(&mut body, rule);
             }
-            push_name(&mut body, rule);
         }
-        body.push(']');
+        Refusal::Unavailable { rule, .. } => push_name(&mut body, *rule),
     }
-    body.push('}');
+    body.push_str("]}");
     body.into()
 }
 

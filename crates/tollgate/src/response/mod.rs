@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use http::header::{AGE, CACHE_CONTROL, ETAG, EXPIRES, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use tollgate_core::{Decision, StoreError};
+use tollgate_core::{Decision, RuleName, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
 use crate::RequestHead;
@@ -27,7 +27,12 @@ pub enum Refusal<'a> {
     /// A rule denies.
     Limited(&'a Decision),
     /// The store could not decide, and a rule [denies](crate::FailurePolicy::Deny) then.
-    Unavailable(&'a StoreError),
+    Unavailable {
+        /// Why it could not. Not for clients: it may tell of what is inside.
+        error: &'a StoreError,
+        /// The rule, or the first of several.
+        rule: RuleName,
+    },
 }
 
 impl Refusal<'_> {
@@ -36,7 +41,7 @@ impl Refusal<'_> {
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Limited(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -45,7 +50,7 @@ impl Refusal<'_> {
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::Limited(decision) => decision.retry()?.after().map(seconds),
-            Self::Unavailable(_) => Some(1),
+            Self::Unavailable { .. } => Some(1),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use http::HeaderValue;
-use tollgate_core::{Quota, RuleName};
+use tollgate_core::{Quota, RuleName, Share};
 
 use super::index::{Index, Matches};
 use super::pattern::Pattern;
@@ -44,12 +44,24 @@ pub(crate) struct Compiled {
     /// The rule's own quota first, then its tiers'.
     quotas: Vec<NamedQuota>,
     tiers: HashMap<String, Option<usize>>,
+    /// The share of each quota that is decided locally; none unless the rule does so.
+    local: Vec<NamedQuota>,
 }
 
 struct NamedQuota {
     quota: Quota,
     /// The quota as it stands in `RateLimit-Policy`.
     policy: HeaderValue,
+}
+
+impl NamedQuota {
+    fn new(rule: RuleName, quota: Quota) -> Self {
+        Self { quota, policy: ietf::policy(rule, &quota) }
+    }
+
+    fn share(&self, rule: RuleName, share: Share) -> Self {
+        Self::new(rule, self.quota.share(share))
+    }
 }
 
 /// Which of a rule's quotas applies.
@@ -141,6 +153,11 @@ impl RuleSet {
         &self.rules[number]
     }
 
+    /// Whether a rule decides locally when the store fails.
+    pub(crate) fn decides_locally(&self) -> bool {
+        self.rules.iter().any(|rule| matches!(rule.failure, FailurePolicy::Local(_)))
+    }
+
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.rules.iter().position(|rule| rule.name.as_str() == name)
     }
@@ -158,15 +175,21 @@ impl Compiled {
                 tier: tier.cloned(),
                 error,
             })?;
-            match rule.cost {
-                Cost::Fixed(cost) if cost > quota.max() => Err(ConfigError::CostAboveQuota {
-                    rule: rule.name.clone(),
-                    tier: tier.cloned(),
-                    cost,
-                    max: quota.max(),
-                }),
-                _ => Ok(NamedQuota { quota: *quota, policy: ietf::policy(name, quota) }),
+            if let Cost::Fixed(cost) = rule.cost {
+                let (max, place) = (quota.max(), || (rule.name.clone(), tier.cloned()));
+                if cost > max {
+                    let (rule, tier) = place();
+                    return Err(ConfigError::CostAboveQuota { rule, tier, cost, max });
+                }
+                if let FailurePolicy::Local(share) = rule.failure {
+                    let max = quota.share(share).max();
+                    if cost > max {
+                        let (rule, tier) = place();
+                        return Err(ConfigError::CostAboveShare { rule, tier, share, cost, max });
+                    }
+                }
             }
+            Ok(NamedQuota::new(name, *quota))
         };
         let mut quotas = vec![check(None, &rule.quota)?];
         let mut tiers = HashMap::new();
@@ -182,6 +205,10 @@ impl Compiled {
                 return Err(ConfigError::DuplicateTier { rule: rule.name, tier: tier.clone() });
             }
         }
+        let local = match rule.failure {
+            FailurePolicy::Local(share) => quotas.iter().map(|own| own.share(name, share)).collect(),
+            _ => Vec::new(),
+        };
         Ok(Self {
             name,
             key: rule.key,
@@ -192,6 +219,7 @@ impl Compiled {
             cost: rule.cost,
             quotas,
             tiers,
+            local,
         })
     }
 
@@ -242,6 +270,23 @@ impl Compiled {
         match choice {
             QuotaChoice::Own(number) => self.quotas[*number].policy.clone(),
             QuotaChoice::Custom(quota) => ietf::policy(self.name, quota),
+        }
+    }
+
+    /// The share of the quota that is decided locally when the store fails; `None` if the rule does otherwise.
+    pub(crate) fn local_quota(&self, choice: &QuotaChoice) -> Option<Quota> {
+        match (self.failure, choice) {
+            (FailurePolicy::Local(_), QuotaChoice::Own(number)) => Some(self.local[*number].quota),
+            (FailurePolicy::Local(share), QuotaChoice::Custom(quota)) => Some(quota.share(share)),
+            _ => None,
+        }
+    }
+
+    /// That share as it stands in `RateLimit-Policy`.
+    pub(crate) fn local_policy(&self, choice: &QuotaChoice) -> Option<HeaderValue> {
+        match (self.failure, choice) {
+            (FailurePolicy::Local(_), QuotaChoice::Own(number)) => Some(self.local[*number].policy.clone()),
+            _ => self.local_quota(choice).map(|quota| ietf::policy(self.name, &quota)),
         }
     }
 

@@ -1,0 +1,55 @@
+//! What becomes of charges that the store could not decide.
+
+use smallvec::SmallVec;
+use tollgate_core::{Charge, Decision, MemoryStore, Quota, RuleName, Store};
+
+use super::{Limiter, Planned};
+use crate::failure::FailurePolicy;
+
+/// What the rules say instead of the store.
+#[derive(Debug)]
+pub(crate) enum Fallback {
+    /// No rule minds.
+    Allow,
+    /// This rule denies.
+    Deny(RuleName),
+    /// Those that decide locally have decided.
+    Local(Decision),
+}
+
+impl<S: Store> Limiter<S> {
+    /// What the rules say of these charges when the store cannot. `decide` charges the store in this process, or looks.
+    #[cold]
+    pub(crate) fn fall_back(
+        &self,
+        planned: &[Planned],
+        decide: impl FnOnce(&MemoryStore, &[Charge<'_>]) -> Decision,
+    ) -> Fallback {
+        // All rules are asked before anything is charged.
+        let mut shares: SmallVec<[(&Planned, Quota); 2]> = SmallVec::new();
+        for planned in planned {
+            let rule = self.rules().rule(planned.rule);
+            match (rule.failure, rule.local_quota(&planned.quota)) {
+                (FailurePolicy::Deny, _) => return Fallback::Deny(rule.name),
+                (_, Some(share)) => {
+                    let whole = rule.quota(&planned.quota);
+                    if share.max() < planned.cost && planned.cost <= whole.max() {
+                        return Fallback::Deny(rule.name);
+                    }
+                    shares.push((planned, share));
+                }
+                (_, None) => {}
+            }
+        }
+        match self.local_store() {
+            Some(store) if !shares.is_empty() => {
+                let charges = shares.iter().map(|(planned, share)| {
+                    let rule = self.rules().rule(planned.rule).name;
+                    Charge::new(rule, &planned.key, share).cost(planned.cost)
+                });
+                Fallback::Local(decide(store, &charges.collect::<SmallVec<[Charge<'_>; 4]>>()))
+            }
+            _ => Fallback::Allow,
+        }
+    }
+}
