@@ -19,7 +19,7 @@ pub use decision::{Decision, Outcome, Retry};
 pub use error::{StoreError, StoreErrorKind};
 pub use key::{Key, KeyRef};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
-pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND};
+pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, Share};
 pub use rule_name::{RuleName, RuleNameError};
 pub use store::{Answer, Answering, Store};
 pub use time::Timestamp;

@@ -1,6 +1,7 @@
 //! How much, per how long, how large a burst: an algorithm with its numbers.
 
 mod error;
+mod share;
 mod steady;
 mod text;
 
@@ -10,6 +11,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 pub use error::{ParseQuotaError, QuotaError};
+pub use share::{Share, ShareError};
 use steady::Steady;
 use text::Spelling;
 
