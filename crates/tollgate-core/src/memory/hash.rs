@@ -116,9 +116,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn hashes_are_spread_evenly_over_the_upper_and_the_lower_bits() {
-        let hash = KeyHash::random();
+    /// Whether keys that count up fall evenly on the upper and on the lower bits.
+    fn spreads(hash: &KeyHash) -> bool {
         let (mut upper, mut lower) = ([0_i64; 64], [0_i64; 64]);
         for i in 0..64_000_u64 {
             let h = hash.hash(7, &(&Key::from(i)).into());
@@ -126,9 +125,14 @@ mod tests {
             lower[(h & 63) as usize] += 1;
         }
         // 1000 expected in each, with a standard deviation of 32.
-        for count in upper.iter().chain(&lower) {
-            assert!((count - 1_000).abs() < 250, "{upper:?} {lower:?}");
-        }
+        upper.iter().chain(&lower).all(|count| (count - 1_000).abs() < 250)
+    }
+
+    #[test]
+    fn hashes_are_spread_evenly_over_the_upper_and_the_lower_bits() {
+        // A function in a few hundred is less even than that, and does no harm.
+        let spread = (0..16).filter(|_| spreads(&KeyHash::random())).count();
+        assert!(spread >= 13, "{spread} of 16");
     }
 
     /// How far slots stand from their homes on average, in a table that is two thirds full.
