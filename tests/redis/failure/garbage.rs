@@ -7,7 +7,7 @@ use tollgate_servers::{Mode, Proxy, RedisServer};
 
 use super::client::until_counted;
 use super::tally::{Caller, Tally};
-use super::{DEADLINE, hasty, opened, server};
+use super::{DEADLINE, changed, hasty, server, watched};
 use crate::support::{PATIENCE, patient};
 
 /// A deadline after which it is soon found out that no more comes.
@@ -25,11 +25,12 @@ async fn setup(deadline: Duration) -> (RedisServer, Proxy, RedisStore) {
 /// What a charge makes of something else than the answer to it; and all is well afterwards.
 async fn answered_with(proxy: &Proxy, store: &RedisStore, mode: Mode) -> Tally {
     store.ready(PATIENCE).await.expect("it works");
+    let breaker = watched(store);
     proxy.set(mode).expect("it obeys");
     let tally = Caller::new("garbage").tally_many(store, 1).await;
     tally.assert_orderly();
     if tally.admitted == 0 {
-        opened(store).await;
+        changed(breaker).await;
     }
     proxy.set(Mode::Pass).expect("it obeys");
     store.ready(PATIENCE).await.expect("it is back");

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tollgate_core::StoreError;
 use tollgate_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers};
 use tollgate_servers::RedisServer;
@@ -68,6 +69,19 @@ async fn opened_because(store: &RedisStore, word: &str) -> StoreError {
         BreakerState::Open { error, .. } => error.clone(),
         other => panic!("{other:?}"),
     }
+}
+
+/// The breaker, from now on.
+fn watched(store: &RedisStore) -> watch::Receiver<BreakerState> {
+    let mut breaker = store.watch_breaker();
+    breaker.mark_unchanged();
+    breaker
+}
+
+/// Waits until the breaker has opened since, though it may have closed again already.
+async fn changed(mut breaker: watch::Receiver<BreakerState>) {
+    let changed = tokio::time::timeout(PATIENCE, breaker.changed()).await;
+    changed.expect("it opens").expect("the store is there");
 }
 
 /// The text of an error and of all that caused it.

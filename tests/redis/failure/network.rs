@@ -8,7 +8,7 @@ use tollgate_servers::{Mode, Proxy, RedisServer, wait};
 
 use super::load::{Load, counted};
 use super::tally::Caller;
-use super::{DEADLINE, hasty, opened, ready, server};
+use super::{DEADLINE, changed, hasty, opened, ready, server, watched};
 use crate::support::PATIENCE;
 
 struct Setup {
@@ -52,8 +52,9 @@ async fn the_connection_is_killed_again_and_again() {
     const KILLS: u32 = 10;
     for _ in 0..KILLS {
         load.served(20).await;
+        let breaker = watched(&store);
         server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).expect("it obeys");
-        opened(&store).await;
+        changed(breaker).await;
         store.ready(PATIENCE).await.expect("it is back");
     }
     load.served(20).await;
