@@ -192,3 +192,24 @@ async fn a_master_that_dies_is_replaced_and_service_returns() {
     let (decided, _) = load.await.expect("the load ends well");
     assert!(decided > 0);
 }
+
+/// A store that is made before its cluster is there finds it when it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_comes_later_is_found() {
+    let cluster = start(3, 0);
+    for node in cluster.nodes() {
+        node.pause().expect("it can be stopped");
+    }
+    let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
+    let store = RedisStore::builder(servers).timeout(PATIENCE).connect_timeout(Duration::from_millis(50));
+    let store = store.build().expect("the store can be made");
+    store.ready(Duration::from_millis(300)).await.expect_err("nobody answers");
+    for node in cluster.nodes() {
+        node.resume().expect("it goes on");
+    }
+    store.ready(PATIENCE).await.expect("the cluster works");
+    let (quota, key) = (Quota::per_day(3), Key::from("late"));
+    assert!(
+        store.charge(&[Charge::new(rule("late"), &key, &quota)]).await.expect("it decides").is_admitted()
+    );
+}

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -225,14 +227,13 @@ async fn refresh_for_ever(router: Weak<Router>) {
         }
         let mut changes: Vec<watch::Receiver<BreakerState>> =
             strong.links().values().map(|link| link.breaker().watch()).collect();
-        let changed = futures_util::future::select_all(
-            changes.iter_mut().map(|change| Box::pin(change.changed())).collect::<Vec<_>>(),
-        );
+        // A node that fails or comes back is a reason to ask who has its slots now.
+        let mut changed: FuturesUnordered<_> = changes.iter_mut().map(watch::Receiver::changed).collect();
         let wanted = strong.wanted.notified();
         tokio::select! {
             () = sleep(pause) => {}
             () = wanted => {}
-            _ = changed, if !strong.links().is_empty() => {}
+            Some(_) = changed.next() => {}
         }
         // A burst of reasons is one reason.
         sleep(Duration::from_millis(10)).await;
