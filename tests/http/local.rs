@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use tokio::time::Instant;
-use tollgate::core::StoreErrorKind;
+use tollgate::core::{RuleName, StoreErrorKind};
 use tollgate::{
     ConfigError, Decision, FailurePolicy, HOUR, IetfDraft, Limiter, Quota, RateLimitLayer, Rule, Share,
     StoreError, Tier, TierChoice, key,
@@ -36,6 +36,7 @@ fn failing(rules: impl IntoIterator<Item = Rule>) -> (App, Limiter<Flaky>) {
 }
 
 /// Tells what it sees in the request's extensions.
+#[expect(clippy::needless_pass_by_value, reason = "as a handler has it")]
 fn tell(request: Request<()>) -> Reply {
     let mut reply = ok(Request::new(()));
     let extensions = request.extensions();
@@ -120,7 +121,7 @@ async fn rules_that_decide_locally_decide_together() {
     assert_eq!(left.outcome("all").unwrap().remaining(), 20);
     let denied = app.get("/a").await;
     assert_eq!(denied.lines("ratelimit-policy"), ["\"all\";q=25;w=3600", "\"few\";q=25;w=3600"]);
-    assert_eq!(denied.decision().denied_by().map(|rule| rule.as_str()).collect::<Vec<_>>(), ["few"]);
+    assert_eq!(denied.decision().denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["few"]);
 }
 
 #[tokio::test]
