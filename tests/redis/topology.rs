@@ -46,7 +46,7 @@ async fn a_user_with_a_password_and_a_database() {
         .user(
             "toll-gate",
             "p@ss:w/rd?",
-            "~tollgate:* +evalsha +script|load +del +select +client +time +mget +set +psetex",
+            "~tollgate:* +evalsha +script|load +del +select +client +time +mget +set +setrange",
         )
         .start()
         .expect("it starts");

@@ -178,7 +178,8 @@ impl Flight {
         deadline: Option<Timestamp>,
         config: &Config,
     ) {
-        let calls = Call::gather(asks.iter().filter_map(Ask::charges), config.batch, peek);
+        let calls =
+            Call::gather(&asks.iter().filter_map(Ask::charges).collect::<Vec<_>>(), config.batch, peek);
         for (count, call) in calls {
             let rest = asks.split_off(count);
             let own = std::mem::replace(&mut asks, rest);
@@ -205,7 +206,7 @@ impl Flight {
             .map_err(|_| RedisError::from((ErrorKind::Client, "the probe has no name")))?;
         let charge = OwnCharge { rule, key: Key::GLOBAL, name, quota, cost: 1 };
         let requests = Charges::from_elem(charge, 1);
-        let mut calls = Call::gather(std::iter::once(&requests), 1, false);
+        let mut calls = Call::gather(&[&requests], 1, false);
         let Some((_, call)) = calls.pop() else { return Err(garbled(Garbled("nothing was asked"))) };
         let command = script(call.names(&[&requests]), &call.pack(None, None));
         let value = match connection.send_packed_command(&command).await?.extract_error() {

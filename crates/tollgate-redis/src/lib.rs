@@ -9,6 +9,7 @@ mod connect;
 mod denied;
 mod error;
 mod flight;
+mod gather;
 mod link;
 mod name;
 mod queue;
@@ -18,6 +19,7 @@ mod server_time;
 mod servers;
 mod several;
 mod store;
+mod term;
 
 pub use self::breaker::BreakerState;
 pub use self::builder::RedisStoreBuilder;

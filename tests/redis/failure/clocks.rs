@@ -93,7 +93,7 @@ impl Clock {
         } else {
             self.in_time.fetch_add(1, Ordering::SeqCst);
             // One is admitted, of one counter that was not there.
-            reply.extend([0, 1, 0]);
+            reply.extend([0, 1, 0, 0, 0, 0, 0]);
         }
         [format!("${}\r\n", reply.len()).as_bytes(), &reply, b"\r\n"].concat()
     }

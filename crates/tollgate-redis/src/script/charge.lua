@@ -2,13 +2,14 @@
 --
 -- KEYS: the counters. ARGV[1]: what is asked, packed by `call.rs`. Returns, packed: the number of the question, by
 -- which its answer is told from others; the time; whether that is past the deadline, in which case nothing was done;
--- for each group of equal requests how many were admitted; for each counter what it was before.
+-- how many requests were admitted; and what each counter was before, from which whoever asked works out who they are.
 
-local read, write, concat, ceil, frexp = struct.unpack, struct.pack, table.concat, math.ceil, math.frexp
-local call, char = redis.call, string.char
+local read, write, call, concat = struct.unpack, struct.pack, redis.call, table.concat
+local floor, ceil, min, max, byte, char = math.floor, math.ceil, math.min, math.max, string.byte, string.char
 
-local ask = ARGV[1]
-local deadline, now, id, term_count, run_count, group_count, at = read('<ddI4HHH', ask)
+local ask, keys = ARGV[1], KEYS
+local deadline, now, id, run_count, held_count, held_requests, term_count, group_count, spare_count, at =
+  read('<ddI4HHHHHH', ask)
 local given = now > 0
 if not given then
   local time = call('TIME')
@@ -16,233 +17,310 @@ if not given then
 end
 if deadline > 0 and now > deadline then return write('<I4dB', id, now, 1) end
 
-local values = call('MGET', unpack(KEYS))
+local values = call('MGET', unpack(keys))
 
 -- The algorithms. NEVER is that of a quota that makes no sense, and admits nothing but what costs nothing.
 local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET, NEVER = 0, 1, 2, 3, 4, 5
 local EXACT = 9007199254740992
+-- A counter is kept until the millisecond in which it ceases to matter, told as such: the script may have begun some time
+-- before it was told the time. Of a time that was handed to the script, nobody knows how fast it goes.
+local AT, origin = 'PXAT', now
+if given then AT, origin = 'PX', 3600001000 end
 
--- A term is a quota with a cost. (Made with all fields at once: a table that grows is dear.)
+-- How many requests were admitted; the size of the counters if all have the same, 0 if not; what needs more than the
+-- common way.
+local admitted, size_of_all, rest = 0, nil, nil
+-- What is to be written once all of it is known to fit, and for how long.
+local news, lives, held, held_first, held_last = nil, nil, true, nil, nil
+
+-- Runs: each counter from the first to the last is charged one term so many times by requests that charge nothing else,
+-- and by no others. Here is the common way, in one piece, as calls and tables are dear: the counter is there, was
+-- counted under the same quota, and the clock was not set back.
 --
--- A bucket is kept until the second multiple of `grid` after it is whole: to put a later end to a key takes Redis
--- longer than to change it, and so it is done for one charge in four. The grid depends on the rate alone, as all who
--- write a bucket must mean the same. It is not finer than what Redis counts in, and not so wide that a slow bucket
--- is kept for days.
-local terms = {}
-for i = 1, term_count do
-  local algorithm, head, form, apply, max, cost
-  algorithm, head, form, apply, max, cost, at = read('<BBc0Bc0Hdd', ask, at)
+-- Held runs, which come last, are those of requests with several charges, one run for each. Mostly all of it fits, and is
+-- written in the end. If anything does not, then nothing is, and the spare groups are decided one after the other.
+for r = 1, run_count + held_count do
+  local algorithm, first, last, with_times, term_at
+  algorithm, first, last, with_times, term_at, at = read('<BHHBI4', ask, at)
+  -- How many times, if not once: one byte for each counter.
+  local times, times_at = 1, at - first
+  if with_times > 0 then at = at + last - first + 1 end
+  local hold = r > run_count
+  if hold then
+    if not news then news, lives, held_first = {}, {}, first end
+    held_last = last
+  end
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
-    local cost_parts, fill, fill_parts, units, micros, wide
-    cost_parts, fill, fill_parts, units, micros, wide, at = read('<dddddB', ask, at)
-    terms[i] = {
-      algorithm = algorithm, head = head, form = form, apply = apply, max = max, cost = cost, is_bucket = true,
-      cost_parts = cost_parts, fill = fill, fill_parts = fill_parts, units = units, micros = micros, wide = wide,
-      grid = math.min(math.max(4 * micros / units, 1000), 3.6e9),
-    }
-  elseif algorithm ~= NEVER then
-    local period, wide
-    period, wide, at = read('<dB', ask, at)
-    terms[i] = {
-      algorithm = algorithm, head = head, form = form, apply = apply, max = max, cost = cost, period = period,
-      wide = wide,
-    }
-  else
-    terms[i] = { algorithm = algorithm, head = head, apply = apply, max = max, cost = cost }
-  end
-end
-
--- For how long to keep a counter that matters for so many microseconds: in whole milliseconds since the one that the
--- script began in, as text, of which the same is often wanted again. (Of a time that was handed to the script, nobody
--- knows how fast it goes.)
-local texts = {}
-local function millis(left)
-  local n = ceil(left / 1000) + 1
-  if given then n = n + 3600000 end
-  local text = texts[n]
-  if not text then
-    text = string.format('%.0f', n)
-    texts[n] = text
-  end
-  return text
-end
-
--- The same for what has to be there to the last: the millisecond in which it ends, as the script may have begun some
--- time before it was told the time.
-local function moment(left)
-  return given and millis(left) or string.format('%.0f', ceil((now + left) / 1000))
-end
-local AT = given and 'PX' or 'PXAT'
-
--- Of each counter, what to answer, and how long that is; of each group, how many were admitted.
-local olds, sizes, admitted, asked = {}, {}, {}, 0
--- What needs more than the common way.
-local rest = {}
-local NONE, ONE = char(0), char(1)
-
--- Runs: each counter from the first to the last is charged one term by one request, and by no other. Here is the common
--- way, in one piece, as calls are dear: the counter is there, was counted under the same quota, and the clock was not
--- set back.
-for _ = 1, run_count do
-  local first, last, i
-  first, last, i, at = read('<HHH', ask, at)
-  local t = terms[i]
-  local algorithm, head, cost, max = t.algorithm, t.head, t.cost, t.max
-  if t.is_bucket then
-    local wide, fill, fill_parts, cost_parts, units = t.wide, t.fill, t.fill_parts, t.cost_parts, t.units
-    local grid = t.grid
-    local form = t.form
-    local size = #head + 7 + wide
-    local size_text = char(size)
+    -- A bucket is kept until the second multiple of `grid` after it is whole: to put a later end to a key takes Redis
+    -- longer than to change it, and so it is done for one charge in eight. The grid depends on the rate alone, as all who
+    -- write a bucket must mean the same. It is not finer than what Redis counts in, and not so wide that a slow bucket
+    -- is kept for days.
+    local form, head, mark, _, cost, cost_parts, fill, fill_parts, units, micros_of_rate, wide =
+      read('<Bc0Bc0ddddddddB', ask, term_at + 3)
+    if mark < 0 then mark = head end
+    if wide == 0 then fill_parts = EXACT end
+    local size, limit = #head + 7 + wide, now + fill
+    local grid = min(max(8 * micros_of_rate / units, 1000), 3.6e9)
+    -- What costs nothing takes nothing, and nothing is to be kept of it.
+    local free, life, life_of = cost + cost_parts == 0, nil, nil
+    size_of_all = size_of_all or size
+    if size_of_all ~= size then size_of_all = 0 end
     for k = first, last do
-      asked = asked + 1
       local value = values[k]
-      local micros, parts, good, line = 0, 0, true, nil
-      if value then
-        if #value == size then
-          local own
-          own, micros, parts = read(form, value)
-          if wide == 0 then parts = 0 end
-          line = micros - micros % grid
-          micros = micros - now
-          if micros < 0 then micros, parts = 0, 0 end
-          good = own == head and parts < units and (micros < fill or (micros == fill and parts <= fill_parts))
-        else
-          good = false
+      -- When it is whole, and until when that may become without a later end for the key.
+      local full, parts, line, good = now, 0, 0, true
+      if not value then
+        size_of_all = 0
+      elseif #value == size then
+        local own
+        own, full, parts = read(form, value)
+        good = own == mark and (wide == 0 or parts < units)
+        line = full - full % grid + grid
+        if full < now then full, parts = now, 0 end
+      else
+        good = false
+      end
+      if with_times > 0 then times = byte(ask, times_at + k) end
+      local passed, new, new_parts = times, full + times * cost, parts
+      if wide > 0 then
+        new_parts = parts + times * cost_parts
+        if new_parts >= units then
+          local whole = floor(new_parts / units)
+          new, new_parts = new + whole, new_parts - whole * units
         end
       end
-      if good then
-        micros, parts = micros + cost, parts + cost_parts
-        if parts >= units then micros, parts = micros + 1, parts - units end
-        if micros < fill or (micros == fill and parts <= fill_parts) then
-          local full = now + micros
-          local new = full - full % grid
-          if cost + cost_parts == 0 then
-            -- Nothing was taken, and nothing is to be kept.
-          elseif new == line then
-            call('SET', KEYS[k], write(form, head, full, parts), 'KEEPTTL')
-          else
-            call('PSETEX', KEYS[k], millis(new + 2 * grid - now), write(form, head, full, parts))
+      if not good or new > limit or (new == limit and new_parts > fill_parts) then
+        passed = 0
+        if hold then
+          held = false
+        elseif not good or full > limit or (full == limit and parts > fill_parts) then
+          rest = rest or {}
+          rest[#rest + 1] = { k, term_at, times }
+        elseif times > 1 then
+          -- As many as fit.
+          while true do
+            new, new_parts = full + cost, parts
+            if wide > 0 then new_parts = parts + cost_parts end
+            if wide > 0 and new_parts >= units then new, new_parts = new + 1, new_parts - units end
+            if new > limit or (new == limit and new_parts > fill_parts) then break end
+            passed, full, parts = passed + 1, new, new_parts
           end
-          admitted[asked] = ONE
-        else
-          admitted[asked] = NONE
+          new, new_parts = full, parts
         end
-        if value then
-          olds[k], sizes[k] = value, size_text
-        else
-          olds[k], sizes[k] = '', NONE
+      end
+      if passed > 0 then
+        if not hold then admitted = admitted + passed end
+        if not free then
+          local text
+          if new >= line then
+            line = new - new % grid
+            if line ~= life_of then
+              life_of, life = line, ceil((origin + line + 2 * grid - now) / 1000) .. ''
+            end
+            text = life
+          end
+          if hold then
+            news[k], lives[k] = write(form, mark, new, new_parts), text
+          elseif text then
+            call('SET', keys[k], write(form, mark, new, new_parts), AT, text)
+          else
+            call('SETRANGE', keys[k], '0', write(form, mark, new, new_parts))
+          end
         end
-      else
-        admitted[asked] = NONE
-        rest[#rest + 1] = { asked, k, t }
       end
     end
   elseif algorithm == FIXED_WINDOW then
-    local period = t.period
+    local form, head, mark, limit, cost, period = read('<Bc0Bc0dddd', ask, term_at + 3)
+    if mark < 0 then mark = head end
     local start = now - now % period
-    local size = #head + 7
-    local form = t.form
-    local forms = { form .. '1', form .. '2', form .. '3', form .. '4' }
-    local until_end = moment(start + period - now)
+    local base = #head + 7
+    local life
+    local form_wide, full_form = 0, nil
     for k = first, last do
-      asked = asked + 1
       local value = values[k]
-      local count, good, own, began = 0, true, nil, nil
+      local count, good, own, began, old_wide = 0, true, nil, nil, 0
       if value then
-        local form = forms[#value - size]
+        old_wide = #value - base
+        size_of_all = size_of_all or #value
+        if size_of_all ~= #value then size_of_all = 0 end
         good = false
-        if form then
-          own, began, count = read(form, value)
+        if old_wide >= 1 and old_wide <= 4 then
+          if old_wide ~= form_wide then form_wide, full_form = old_wide, form .. old_wide end
+          own, began, count = read(full_form, value)
           -- What costs nothing leaves nothing of a window that is over.
-          good = own == head and (began == start or (began + period <= now and cost > 0))
+          good = own == mark and (began == start or (began + period <= now and cost > 0))
           if began ~= start then count = 0 end
         end
+      else
+        size_of_all = 0
       end
+      if with_times > 0 then times = byte(ask, times_at + k) end
       if good then
-        count = count + cost
-        if count <= max or cost == 0 then
+        local passed = times
+        if count + times * cost > limit and cost > 0 then
+          passed = count < limit and floor((limit - count) / cost) or 0
+          if hold then held = false end
+        end
+        if passed > 0 then
+          count = count + passed * cost
           local wide = 4
           if count < 256 then wide = 1 elseif count < 65536 then wide = 2 elseif count < 16777216 then wide = 3 end
-          local new = write(forms[wide], head, start, count)
-          if began == start then
-            call('SET', KEYS[k], new, 'KEEPTTL')
-          elseif cost > 0 then
-            call('SET', KEYS[k], new, AT, until_end)
+          if wide ~= form_wide then form_wide, full_form = wide, form .. wide end
+          local new = write(full_form, mark, start, count)
+          local text
+          if began ~= start or wide < old_wide then
+            life = life or ceil((origin + start + period - now) / 1000) .. ''
+            text = life
           end
-          admitted[asked] = ONE
-        else
-          admitted[asked] = NONE
+          if cost == 0 then
+            -- Nothing was taken, and nothing is to be kept.
+          elseif hold then
+            news[k], lives[k] = new, text
+          elseif text then
+            call('SET', keys[k], new, AT, text)
+          else
+            call('SETRANGE', keys[k], '0', new)
+          end
+          if not hold then admitted = admitted + passed end
         end
-        olds[k] = value or ''
-        sizes[k] = value and char(#value) or NONE
+      elseif hold then
+        held = false
       else
-        admitted[asked] = NONE
-        rest[#rest + 1] = { asked, k, t }
+        rest = rest or {}
+        rest[#rest + 1] = { k, term_at, times }
       end
     end
   elseif algorithm == SLIDING_WINDOW then
-    local period = t.period
-    local index = math.floor(now / period)
+    local form, head, mark, limit, cost, period = read('<Bc0Bc0dddd', ask, term_at + 3)
+    if mark < 0 then mark = head end
+    local index = floor(now / period)
     local left = (index + 1) * period - now
-    local size = #head + 6
-    local form = t.form
-    local forms = { nil, form .. '1I1', nil, form .. '2I2', nil, form .. '3I3', nil, form .. '4I4' }
-    local until_end = moment(left + period)
+    local base = #head + 6
+    local life
+    local form_wide, full_form = 0, nil
     for k = first, last do
-      asked = asked + 1
       local value = values[k]
-      local previous, current, good, own, number, same = 0, 0, true, nil, nil, false
+      local previous, current, good, own, number, same, old_wide = 0, 0, true, nil, nil, false, 0
       if value then
-        local form = forms[#value - size]
+        old_wide = (#value - base) / 2
+        size_of_all = size_of_all or #value
+        if size_of_all ~= #value then size_of_all = 0 end
         good = false
-        if form then
-          own, number, previous, current = read(form, value)
+        if old_wide == 1 or old_wide == 2 or old_wide == 3 or old_wide == 4 then
+          if old_wide ~= form_wide then form_wide, full_form = old_wide, form .. old_wide .. 'I' .. old_wide end
+          own, number, previous, current = read(full_form, value)
           -- Kept for a window longer if anything was counted in this one.
           same = number == index and current > 0
           -- What costs nothing moves windows on, too.
-          good = own == head and (number == index or (number < index and cost > 0))
+          good = own == mark and (number == index or (number < index and cost > 0))
           if number + 1 == index then
             previous, current = current, 0
           elseif number < index then
             previous, current = 0, 0
           end
         end
+      else
+        size_of_all = 0
       end
-      local room = max - current - cost
+      if with_times > 0 then times = byte(ask, times_at + k) end
+      local passed, room = times, limit - current - cost
       -- Beyond that it takes more than a comparison of two numbers.
-      if good and previous * left < EXACT and room * period < EXACT then
-        if cost == 0 or (room >= 0 and previous * left <= room * period) then
-          current = current + cost
+      if good and (previous == 0 or (previous * left < EXACT and room * period < EXACT)) then
+        room = room - (times - 1) * cost
+        if cost > 0 and (room < 0 or previous * left > room * period) then
+          passed, room = 0, limit - current - cost
+          while passed < times and room >= 0 and previous * left <= room * period do
+            passed, room = passed + 1, room - cost
+          end
+          if hold then held = false end
+        end
+        if passed > 0 then
+          current = current + passed * cost
           local most, wide = current > previous and current or previous, 4
           if most < 256 then wide = 1 elseif most < 65536 then wide = 2 elseif most < 16777216 then wide = 3 end
-          local new = write(forms[2 * wide], head, index, previous, current)
-          if same then
-            call('SET', KEYS[k], new, 'KEEPTTL')
-          elseif cost > 0 then
-            call('SET', KEYS[k], new, AT, until_end)
+          if wide ~= form_wide then form_wide, full_form = wide, form .. wide .. 'I' .. wide end
+          local new = write(full_form, mark, index, previous, current)
+          local text
+          if not same or wide ~= old_wide then
+            life = life or ceil((origin + left + period) / 1000) .. ''
+            text = life
           end
-          admitted[asked] = ONE
-        else
-          admitted[asked] = NONE
+          if cost == 0 then
+            -- Nothing was taken, and nothing is to be kept.
+          elseif hold then
+            news[k], lives[k] = new, text
+          elseif text then
+            call('SET', keys[k], new, AT, text)
+          else
+            call('SETRANGE', keys[k], '0', new)
+          end
+          if not hold then admitted = admitted + passed end
         end
-        olds[k] = value or ''
-        sizes[k] = value and char(#value) or NONE
+      elseif hold then
+        held = false
       else
-        admitted[asked] = NONE
-        rest[#rest + 1] = { asked, k, t }
+        rest = rest or {}
+        rest[#rest + 1] = { k, term_at, times }
       end
     end
+  elseif hold then
+    held = false
   else
+    rest = rest or {}
     for k = first, last do
-      asked = asked + 1
-      admitted[asked] = NONE
-      rest[#rest + 1] = { asked, k, t }
+      if with_times > 0 then times = byte(ask, times_at + k) end
+      rest[#rest + 1] = { k, term_at, times }
     end
   end
 end
 
-if group_count == 0 and #rest == 0 and run_count > 0 then
-  return concat({ write('<I4dB', id, now, 0), concat(admitted), concat(sizes), concat(olds) })
+if held_count > 0 and held then
+  admitted = admitted + held_requests
+  for k = held_first, held_last do
+    local new = news[k]
+    if not new then
+      -- Nothing was taken.
+    elseif lives[k] then
+      call('SET', keys[k], new, AT, lives[k])
+    else
+      call('SETRANGE', keys[k], '0', new)
+    end
+  end
 end
 
+local is_peek = run_count + held_count + group_count == 0
+local simple = held and not rest and not is_peek and group_count == 0
+if simple and size_of_all and size_of_all > 0 then
+  return write('<I4dBI4B', id, now, 0, admitted, size_of_all) .. concat(values)
+end
+
+local function answer()
+  local sizes = {}
+  for k = 1, #keys do
+    local value = values[k] or ''
+    local size = #value
+    values[k] = value
+    sizes[k] = size < 255 and char(size) or char(255) .. write('<I4', size)
+  end
+  return concat({ write('<I4dBI4B', id, now, 0, admitted, 0), concat(sizes), concat(values) })
+end
+
+if simple then return answer() end
+
+-- From here on, what is not common. First all terms: quotas, each with a cost.
+local terms, term_of = {}, {}
+for i = 1, term_count do
+  local start, algorithm, apply, _, head, limit, cost = at, nil, nil, nil, nil, nil, nil
+  algorithm, apply, _, head, _, limit, cost, at = read('<BHBc0Bc0ddd', ask, at)
+  local t = { algorithm = algorithm, head = head, apply = apply, max = limit, cost = cost }
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    t.is_bucket = true
+    t.cost_parts, t.fill, t.fill_parts, t.units, t.micros, t.wide, at = read('<dddddB', ask, at)
+    t.grid = min(max(8 * t.micros / t.units, 1000), 3.6e9)
+  elseif algorithm ~= NEVER then
+    t.period, t.wide, at = read('<dB', ask, at)
+  end
+  terms[i], term_of[start] = t, t
+end
+
+local function moment(left) return ceil((origin + left) / 1000) .. '' end

@@ -259,11 +259,12 @@ local function charge_alone(k, t, times)
   return times
 end
 
-for _, charge in ipairs(rest) do
-  if charge_alone(charge[2], charge[3], 1) == 1 then admitted[charge[1]] = ONE end
+for _, charge in ipairs(rest or {}) do
+  admitted = admitted + charge_alone(charge[1], term_of[charge[2]], charge[3])
 end
 
-for _ = 1, group_count do
+-- Spare groups come after the others, and were decided already if they were held.
+for _ = 1, held and group_count or group_count + spare_count do
   local times, n, k, i
   times, n, k, i, at = read('<BHHH', ask, at)
   local passed = 0
@@ -296,7 +297,7 @@ for _ = 1, group_count do
       passed = passed + 1
     end
   end
-  admitted[#admitted + 1] = char(passed)
+  admitted = admitted + passed
 end
 
 -- Of a log, what the answers depend on: the oldest entries, and the sum of the others in the place of the newest.
@@ -320,21 +321,16 @@ local function summary(k)
   return table.concat(out)
 end
 
-for k = 1, #KEYS do
-  if not olds[k] then
-    local old = values[k] or ''
-    if before[k] then
-      old = summary(k)
-    elseif run_count + group_count == 0 and not read_head(old) then
-      old = ''
-    end
-    olds[k] = old
-    sizes[k] = #old < 255 and char(#old) or char(255) .. write('<I4', #old)
-    if dirty[k] then
-      local value, left = value_of(k)
-      if left > 0 then call('SET', KEYS[k], value, AT, moment(left)) else call('DEL', KEYS[k]) end
-    end
+for k = 1, #keys do
+  if dirty[k] then
+    local value, left = value_of(k)
+    if left > 0 then call('SET', keys[k], value, AT, moment(left)) else call('DEL', keys[k]) end
+  end
+  if before[k] then
+    values[k] = summary(k)
+  elseif is_peek and values[k] and not read_head(values[k]) then
+    values[k] = false
   end
 end
 
-return concat({ write('<I4dB', id, now, 0), concat(admitted), concat(sizes), concat(olds) })
+return answer()

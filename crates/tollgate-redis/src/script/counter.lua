@@ -2,7 +2,7 @@
 -- `algorithm`, to the bit: numbers here are floating point, but whole and below 2^53 wherever a decision
 -- depends on them, and where a quota changes the core computes in floating point too.
 
-local floor, byte, sub = math.floor, string.byte, string.sub
+local sub = string.sub
 local U32 = 4294967295
 local PERIODS = { [0] = 1e6, 6e7, 3.6e9, 8.64e10 }
 

@@ -57,7 +57,7 @@ if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
   if back > left or (back == left and back_parts >= parts) then return put('', 0) end
   left, parts = left - back, parts - back_parts
   if parts < 0 then left, parts = left - 1, parts + units end
-  local grid = math.min(math.max(4 * micros / units, 1000), 3.6e9)
+  local grid = math.min(math.max(8 * micros / units, 1000), 3.6e9)
   full = now + left
   return put(write_bucket(head, full, parts, wide), full - full % grid + 2 * grid - now)
 elseif algorithm == FIXED_WINDOW then

@@ -1,0 +1,212 @@
+//! Puts requests into calls.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use smallvec::{SmallVec, smallvec};
+use tollgate_core::Quota;
+
+use crate::call::{Call, Group, Run};
+use crate::request::Charges;
+use crate::term::Term;
+
+/// How many requests a group holds: their number is one byte.
+const GROUP: usize = 255;
+/// How many terms a call holds, unless a single request has more: each is looked for among all.
+const TERMS: usize = 255;
+
+impl Call {
+    /// Puts requests into calls of at most so many counters each. `peek`: they only look.
+    ///
+    /// All of them must be allowed in one call: on a cluster, their counters must be in one slot.
+    pub(crate) fn gather(requests: &[&Charges], max_counters: usize, peek: bool) -> Vec<(usize, Self)> {
+        let mut calls = Vec::with_capacity(1);
+        let count = requests.len();
+        let mut builder = Builder::new(count);
+        for charges in requests {
+            let full = builder.call.named_by.len() + charges.len() > max_counters
+                || builder.call.terms.len() + 2 * charges.len() > TERMS;
+            if full && !builder.call.places.is_empty() {
+                calls.push(mem::replace(&mut builder, Builder::new(count)).finish());
+            }
+            builder.add(charges, peek);
+        }
+        if !builder.call.places.is_empty() {
+            calls.push(builder.finish());
+        }
+        calls
+    }
+}
+
+#[derive(Debug)]
+struct Builder<'a> {
+    call: Call,
+    counters: HashMap<&'a [u8], usize>,
+    /// For each counter, the last group that charges it before any other.
+    last: Vec<Option<usize>>,
+    /// For each counter, how many groups charge it.
+    groups: Vec<usize>,
+}
+
+/// How a group is decided: in runs if nobody else charges its counters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    Run,
+    Held,
+    General,
+}
+
+impl<'a> Builder<'a> {
+    fn new(requests: usize) -> Self {
+        let call = Call {
+            places: Vec::with_capacity(requests),
+            named_by: Vec::with_capacity(requests),
+            groups: Vec::with_capacity(requests),
+            ..Call::default()
+        };
+        let counters = HashMap::with_capacity(requests);
+        Self { call, counters, last: Vec::with_capacity(requests), groups: Vec::with_capacity(requests) }
+    }
+
+    fn add(&mut self, charges: &'a Charges, peek: bool) {
+        let request = self.call.places.len();
+        let mut places = SmallVec::new();
+        let mut own: SmallVec<[(u16, u16); 2]> = SmallVec::new();
+        for (i, charge) in charges.iter().enumerate() {
+            let place = *self.counters.entry(&charge.name).or_insert_with(|| {
+                self.call.named_by.push((request, i));
+                self.last.push(None);
+                self.groups.push(0);
+                self.last.len() - 1
+            });
+            places.push(place);
+            if !peek {
+                let term = self.term(charges, i);
+                own.push((place as u16, term));
+            }
+        }
+        self.call.places.push(places);
+        let [(first, _), ..] = *own else { return };
+        let last = &mut self.last[usize::from(first)];
+        if let Some(group) = *last {
+            let group = &mut self.call.groups[group];
+            if group.charges == own && group.members.len() < GROUP {
+                return group.members.push(request);
+            }
+        }
+        *last = Some(self.call.groups.len());
+        for (place, _) in &own {
+            self.groups[usize::from(*place)] += 1;
+        }
+        self.call.groups.push(Group { charges: own, members: smallvec![request] });
+    }
+
+    /// The term of a charge: its quota, with all that the request charges the same counter up to it.
+    fn term(&mut self, charges: &Charges, i: usize) -> u16 {
+        let charge = &charges[i];
+        let earlier = charges[..i].iter().filter(|earlier| earlier.name == charge.name);
+        let mut earlier = earlier.map(|earlier| u64::from(earlier.cost)).peekable();
+        if earlier.peek().is_none() {
+            return self.find_term(&charge.quota, charge.cost.into(), 0);
+        }
+        let cost = earlier.sum::<u64>() + u64::from(charge.cost);
+        let apply = self.find_term(&charge.quota, charge.cost.into(), 0);
+        self.find_term(&charge.quota, cost, apply + 1)
+    }
+
+    fn find_term(&mut self, quota: &Quota, cost: u64, apply: u16) -> u16 {
+        let terms = &mut self.call.terms;
+        let same = |term: &Term| term.cost == cost && term.apply == apply && term.quota == *quota;
+        let found = terms.iter().position(same).unwrap_or_else(|| {
+            terms.push(Term { quota: *quota, cost, apply });
+            terms.len() - 1
+        });
+        found as u16
+    }
+
+    /// Finds the runs. Counters are numbered anew, so that those of one run follow each other.
+    fn finish(self) -> (usize, Call) {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let Self { mut call, groups: charged_by, .. } = self;
+        let mut groups = mem::take(&mut call.groups);
+        let way = |group: &Group| {
+            // One that charges a counter twice is counted twice there.
+            let alone = |(place, _): &(u16, u16)| charged_by[usize::from(*place)] == 1;
+            match group.charges.iter().all(alone) {
+                true if group.charges.len() == 1 => Way::Run,
+                true => Way::Held,
+                false => Way::General,
+            }
+        };
+        let order = |a: &Group, b: &Group| way(a).cmp(&way(b)).then_with(|| a.terms().cmp(b.terms()));
+        // Mostly all have one charge, and the same term.
+        if !groups.is_sorted_by(|a, b| order(a, b).is_le()) {
+            groups.sort_by(order);
+        }
+        let mut numbers = Numbers::new(call.named_by.len());
+        let mut from = 0;
+        while let Some(group) = groups.get(from) {
+            let way = way(group);
+            let until = from + groups[from..].iter().take_while(|other| order(group, other).is_eq()).count();
+            if way != Way::General {
+                for (column, (_, term)) in group.charges.iter().enumerate() {
+                    let places = groups[from..until].iter().map(|group| group.charges[column].0);
+                    let first = numbers.given();
+                    for place in places {
+                        numbers.give(place.into());
+                    }
+                    let groups = from..until;
+                    call.runs.push(Run { first, term: *term, groups, held: way == Way::Held });
+                }
+                match way {
+                    Way::Run => call.in_runs = until,
+                    _ => call.held = until - call.in_runs,
+                }
+            }
+            from = until;
+        }
+        call.groups = groups;
+        numbers.apply(&mut call);
+        call.number = NEXT.fetch_add(1, Ordering::Relaxed);
+        (call.places.len(), call)
+    }
+}
+
+/// New numbers for counters.
+struct Numbers {
+    old: Vec<usize>,
+    new: Vec<Option<usize>>,
+}
+
+impl Numbers {
+    fn new(count: usize) -> Self {
+        Self { old: Vec::with_capacity(count), new: vec![None; count] }
+    }
+
+    fn given(&self) -> usize {
+        self.old.len()
+    }
+
+    fn give(&mut self, old: usize) -> usize {
+        if let Some(new) = self.new[old] {
+            return new;
+        }
+        self.new[old] = Some(self.old.len());
+        self.old.push(old);
+        self.old.len() - 1
+    }
+
+    fn apply(mut self, call: &mut Call) {
+        if self.old.iter().enumerate().all(|(new, old)| new == *old) {
+            return;
+        }
+        for place in call.places.iter_mut().flatten() {
+            *place = self.give(*place);
+        }
+        for (place, _) in call.groups.iter_mut().flat_map(|group| &mut group.charges) {
+            *place = self.give(usize::from(*place)) as u16;
+        }
+        call.named_by = self.old.iter().map(|old| call.named_by[*old]).collect();
+    }
+}
