@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_core::{Charge, DAY, Key, Quota, RuleName, Store};
 use tollgate_redis::{RedisStore, Servers};
-use tollgate_servers::Cluster;
+use tollgate_servers::{Cluster, Mode, Proxy};
 
 use crate::support::PATIENCE;
 
@@ -212,4 +212,32 @@ async fn a_cluster_that_comes_later_is_found() {
     assert!(
         store.charge(&[Charge::new(rule("late"), &key, &quota)]).await.expect("it decides").is_admitted()
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_dropped_while_it_looks_for_the_nodes_leaves_nothing_behind() {
+    let cluster = start(3, 0);
+    let node = cluster.node(0);
+    let proxy = Proxy::start(node.port()).expect("a proxy");
+    proxy.set(Mode::delay(Duration::from_millis(100))).expect("it obeys");
+    let servers = Servers::cluster([node.url_with_port(proxy.port())]).expect("it is an address");
+    let store = RedisStore::builder(servers).connect_timeout(PATIENCE).build().expect("the store can be made");
+    let connected = |server: &tollgate_servers::RedisServer| match server.command(&["CLIENT", "LIST"]) {
+        Ok(redis::Value::BulkString(list)) => list.split(|byte| *byte == b'\n').count() - 1,
+        Ok(redis::Value::VerbatimString { text, .. }) => text.lines().count(),
+        other => panic!("{other:?}"),
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while connected(node) < 2 {
+        assert!(Instant::now() < deadline, "nobody looks");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(store);
+    // It has heard by then.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while cluster.nodes().iter().any(|node| connected(node) > 1) {
+        assert!(Instant::now() < deadline, "somebody is still connected");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

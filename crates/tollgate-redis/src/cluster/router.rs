@@ -42,6 +42,13 @@ pub(crate) struct Router {
     breaker: Breaker,
 }
 
+impl Drop for Router {
+    /// What was connected to after the store had been closed is closed here.
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
 impl Router {
     pub(crate) fn start(seeds: Vec<Client>, config: &Config, denied: Arc<Denied>) -> Arc<Self> {
         let router = Arc::new(Self {
