@@ -8,7 +8,7 @@ use tollgate_core::{Charge, DAY, Key, Quota, RuleName, Store};
 use tollgate_redis::{RedisStore, Servers};
 use tollgate_servers::{Cluster, Mode, Proxy};
 
-use crate::support::PATIENCE;
+use crate::support::{PATIENCE, calls};
 
 async fn store(cluster: &Cluster) -> RedisStore {
     let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
@@ -214,6 +214,24 @@ async fn a_cluster_that_comes_later_is_found() {
     );
 }
 
+/// A node without slots has no probe to look for, and is not forgotten by the next look at who has which slots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_slot_of_a_new_node_is_on_its_way_for_long() {
+    let mut cluster = start(3, 0);
+    let new = cluster.add_master().unwrap_or_else(|error| panic!("{error}"));
+    let store = store(&cluster).await;
+    let slot = cluster.slot("moving").expect("it has one");
+    cluster.begin_move(slot, cluster.owner(slot).unwrap(), new).unwrap_or_else(|error| panic!("{error}"));
+    let (quota, key) = (Quota::per_day(100), Key::from("moving"));
+    for left in (70..100).rev() {
+        let decision =
+            store.charge(&[Charge::new(rule("r"), &key, &quota)]).await.expect("the store decides");
+        assert_eq!(decision.outcome("r").unwrap().remaining(), left);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(calls(cluster.node(new), "script"), Some(2), "it is connected to once");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_dropped_while_it_looks_for_the_nodes_leaves_nothing_behind() {
     let cluster = start(3, 0);
@@ -221,7 +239,8 @@ async fn a_store_that_is_dropped_while_it_looks_for_the_nodes_leaves_nothing_beh
     let proxy = Proxy::start(node.port()).expect("a proxy");
     proxy.set(Mode::delay(Duration::from_millis(100))).expect("it obeys");
     let servers = Servers::cluster([node.url_with_port(proxy.port())]).expect("it is an address");
-    let store = RedisStore::builder(servers).connect_timeout(PATIENCE).build().expect("the store can be made");
+    let store =
+        RedisStore::builder(servers).connect_timeout(PATIENCE).build().expect("the store can be made");
     let connected = |server: &tollgate_servers::RedisServer| match server.command(&["CLIENT", "LIST"]) {
         Ok(redis::Value::BulkString(list)) => list.split(|byte| *byte == b'\n').count() - 1,
         Ok(redis::Value::VerbatimString { text, .. }) => text.lines().count(),

@@ -56,6 +56,12 @@ impl Map {
         self.nodes.get(usize::from(node))
     }
 
+    /// Whether any slot is a node's.
+    pub(super) fn has_slots(&self, address: &Address) -> bool {
+        let number = self.nodes.iter().position(|node| node == address).map(|number| number as u16);
+        number.is_some() && self.slots.contains(&number)
+    }
+
     /// Notes that a slot has moved.
     pub(super) fn set(&mut self, slot: u16, address: &Address) {
         let node = self.number(address);
@@ -92,6 +98,11 @@ mod tests {
         map.set(100, &("b".to_owned(), 9));
         assert_eq!(map.node(100), Some(&("b".to_owned(), 9)));
         assert_eq!(map.node(101), Some(&("asked".to_owned(), 8)));
+        for (host, port, has_slots) in [("a", 7, true), ("b", 9, true), ("a", 8, false)] {
+            assert_eq!(map.has_slots(&(host.to_owned(), port)), has_slots, "{host}:{port}");
+        }
+        map.set(100, &("a".to_owned(), 7));
+        assert!(!map.has_slots(&("b".to_owned(), 9)), "it had only this one");
     }
 
     #[test]

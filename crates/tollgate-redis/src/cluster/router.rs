@@ -29,17 +29,30 @@ const REFRESH: Duration = Duration::from_secs(30);
 /// The same while a node fails.
 const REFRESH_IN_TROUBLE: Duration = Duration::from_millis(100);
 
+/// For how long a node without slots is kept after it was last asked about one that is on its way to it.
+const KEPT: Duration = Duration::from_secs(60);
+
 /// The nodes of a cluster.
+///
+/// Whoever wants both locks takes that of the map first.
 #[derive(Debug)]
 pub(crate) struct Router {
     config: Config,
     denied: Arc<Denied>,
     seeds: Vec<Client>,
     map: RwLock<Map>,
-    links: Mutex<HashMap<Address, Link>>,
+    links: Mutex<HashMap<Address, Node>>,
     wanted: Notify,
     /// Whether the cluster works as a whole: all nodes that have slots do.
     breaker: Breaker,
+}
+
+/// The connection to a node.
+#[derive(Debug)]
+struct Node {
+    link: Link,
+    /// When it was last asked about a slot that was on its way to it.
+    asked: Option<Instant>,
 }
 
 impl Drop for Router {
@@ -87,17 +100,17 @@ impl Router {
     }
 
     pub(crate) fn close(&self) {
-        self.links().values().for_each(Link::close);
+        self.links().values().for_each(|node| node.link.close());
         self.wanted.notify_one();
     }
 
     fn link(&self, name: &[u8]) -> Option<Link> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let address = map.node(slot(name))?;
-        self.links().get(address).cloned()
+        self.links().get(address).map(|node| node.link.clone())
     }
 
-    fn links(&self) -> MutexGuard<'_, HashMap<Address, Link>> {
+    fn links(&self) -> MutexGuard<'_, HashMap<Address, Node>> {
         // Nothing that is done under the lock panics half-way.
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,7 +131,11 @@ impl Router {
             }
             (ErrorKind::Server(ServerErrorKind::Ask), Some((address, _))) => {
                 ask.asking = true;
-                Some(self.link_to(&address))
+                let link = self.link_to(&address);
+                if let Some(node) = self.links().get_mut(&address) {
+                    node.asked = Some(Instant::now());
+                }
+                Some(link)
             }
             // The slot is between two nodes, or its master is gone: a moment later it may have one.
             _ => None,
@@ -130,20 +147,25 @@ impl Router {
     }
 
     fn link_to(self: &Arc<Self>, address: &Address) -> Link {
-        let mut links = self.links();
-        let link = links.entry(address.clone()).or_insert_with(|| {
-            let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-            let probe = tag_in(|slot| map.node(slot) == Some(address)).unwrap_or_default();
-            let info = at(self.node_info(), address.0.clone(), address.1);
-            let config = Config { probe, ..self.config.clone() };
-            let router = Arc::downgrade(self);
-            let redirect: Redirect = Arc::new(move |ask, error| match router.upgrade() {
-                Some(router) => router.redirect(ask, error),
-                None => ask.fail(&unavailable("the store has ended")),
-            });
-            Link::start(Target::Node(info), &config, Arc::clone(&self.denied), Some(redirect))
+        if let Some(node) = self.links().get(address) {
+            return node.link.clone();
+        }
+        // Without any lock, as it takes a while. A node without slots has no counter to charge; it is asked for its time.
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let has_slots = map.has_slots(address);
+        let probe = if has_slots { tag_in(|slot| map.node(slot) == Some(address)) } else { None };
+        let info = at(self.node_info(), address.0.clone(), address.1);
+        let config = Config { probe: probe.unwrap_or_default(), ..self.config.clone() };
+        let router = Arc::downgrade(self);
+        let redirect: Redirect = Arc::new(move |ask, error| match router.upgrade() {
+            Some(router) => router.redirect(ask, error),
+            None => ask.fail(&unavailable("the store has ended")),
         });
-        link.clone()
+        let start = || Node {
+            link: Link::start(Target::Node(info), &config, Arc::clone(&self.denied), Some(redirect)),
+            asked: None,
+        };
+        self.links().entry(address.clone()).or_insert_with(start).link.clone()
     }
 
     /// How to reach a node: all but the address.
@@ -191,18 +213,20 @@ impl Router {
         for node in &nodes {
             self.link_to(node);
         }
-        self.links().retain(|address, link| {
-            let has_slots = nodes.contains(address);
-            if !has_slots {
-                link.close();
+        self.links().retain(|address, node| {
+            let kept = nodes.contains(address) || node.asked.is_some_and(|asked| asked.elapsed() < KEPT);
+            if !kept {
+                node.link.close();
             }
-            has_slots
+            kept
         });
     }
 
-    /// What is wrong with the nodes, if anything is.
+    /// What is wrong with the nodes that have slots, if anything is.
     fn trouble(&self) -> Option<StoreError> {
-        self.links().values().find_map(Link::refuses)
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        let links = self.links();
+        links.iter().filter(|(address, _)| map.has_slots(address)).find_map(|(_, node)| node.link.refuses())
     }
 }
 
@@ -233,7 +257,7 @@ async fn refresh_for_ever(router: Weak<Router>) {
             None => strong.breaker.close(),
         }
         let mut changes: Vec<watch::Receiver<BreakerState>> =
-            strong.links().values().map(|link| link.breaker().watch()).collect();
+            strong.links().values().map(|node| node.link.breaker().watch()).collect();
         // A node that fails or comes back is a reason to ask who has its slots now.
         let mut changed: FuturesUnordered<_> = changes.iter_mut().map(watch::Receiver::changed).collect();
         let wanted = strong.wanted.notified();
