@@ -260,3 +260,29 @@ async fn a_store_that_is_dropped_while_it_looks_for_the_nodes_leaves_nothing_beh
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+/// The answer may have come, but nobody has looked at it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_over_several_slots_that_goes_away_is_given_back() {
+    let cluster = start(3, 0);
+    let store = store(&cluster).await;
+    let (quota, keys) = (Quota::per_day(100), [Key::from("one"), Key::from("another")]);
+    let charges = keys.each_ref().map(|key| Charge::new(rule("r"), key, &quota));
+    let charging = store.charge(&charges);
+    let used = async || -> u32 {
+        let peeked = store.peek(&charges).await.expect("the store answers");
+        peeked.outcomes().map(|(_, outcome)| 100 - outcome.remaining()).sum()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while used().await < 2 {
+        assert!(Instant::now() < deadline, "nothing is charged");
+    }
+    // What was counted is answered soon after.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(charging);
+    let deadline = Instant::now() + PATIENCE;
+    while used().await > 0 {
+        assert!(Instant::now() < deadline, "nothing was given back");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

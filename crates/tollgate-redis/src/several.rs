@@ -81,16 +81,16 @@ impl Several {
         })
     }
 
-    /// Gives back what was charged.
+    /// Gives back what was charged, also what was answered and not looked at.
     fn give_back(&mut self) {
         for part in &mut self.parts {
-            match std::mem::replace(&mut part.state, State::Done) {
-                State::Answered(Ok(decided)) if decided.decision.is_admitted() => {
-                    give_back(&part.charges, &decided.decision)
-                        .into_iter()
-                        .for_each(|ask| self.links.put(ask));
-                }
-                _ => {}
+            let answer = match std::mem::replace(&mut part.state, State::Done) {
+                State::Asking(asking) => asking.cancel(),
+                State::Answered(answer) => answer.ok(),
+                State::Done => None,
+            };
+            if let Some(decided) = answer.filter(|decided| decided.decision.is_admitted()) {
+                give_back(&part.charges, &decided.decision).into_iter().for_each(|ask| self.links.put(ask));
             }
         }
     }
@@ -115,7 +115,7 @@ impl Future for Several {
 
 impl Drop for Several {
     fn drop(&mut self) {
-        // What is still asked is given back by whoever answers it.
+        // What is not answered yet is given back by whoever answers it.
         self.give_back();
     }
 }

@@ -252,6 +252,14 @@ impl fmt::Debug for RedisStore {
 #[derive(Debug)]
 pub(crate) struct Asking<T>(oneshot::Receiver<Result<T, StoreError>>);
 
+impl<T> Asking<T> {
+    /// Stops waiting. What has been answered in the meantime is returned: whoever did so knows nothing of this.
+    pub(crate) fn cancel(mut self) -> Option<T> {
+        self.0.close();
+        self.0.try_recv().ok()?.ok()
+    }
+}
+
 impl<T> Future for Asking<T> {
     type Output = Result<T, StoreError>;
 
