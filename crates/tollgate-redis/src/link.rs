@@ -294,7 +294,13 @@ impl Worker {
             let mut queue = self.shared.queue();
             if queue.is_empty() {
                 let idle = self.flights.iter().all(Option::is_none);
-                return (queue.closed && idle).then_some(Stop::Closed);
+                return match () {
+                    () if !idle => None,
+                    () if queue.closed => Some(Stop::Closed),
+                    // Nobody gets in line, and no answer will come that could close it.
+                    () if self.shared.breaker.is_open() => Some(Stop::Late),
+                    () => None,
+                };
             }
             // While others are under way, a few wait for more to come, as in a crowd they will: half as many as went
             // together last. Who comes alone finds nobody under way.

@@ -57,6 +57,22 @@ async fn refunds_and_resets_come_through_without_scripts_too() {
     assert_eq!(caller.counted(&store).await, 0);
 }
 
+/// What says so comes late: whoever asked has gone by then, and so there is nobody whose question would tell that the
+/// server works again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn service_returns_when_it_is_late_and_its_scripts_are_gone() {
+    let server = server();
+    let store = ready(&server.url()).await;
+    let caller = Caller::new("late");
+    server.command(&["SCRIPT", "FLUSH"]).expect("it obeys");
+    server.command(&["CLIENT", "PAUSE", "500"]).expect("it obeys");
+    let tally = caller.tally_many(&store, 1).await;
+    assert_eq!(tally.timeout, 1, "{tally:?}");
+    assert!(store.breaker().is_open());
+    store.ready(PATIENCE).await.expect("it works again");
+    assert_eq!(caller.tally_many(&store, 1).await.admitted, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_is_forgotten_under_load() {
     let server = server();
