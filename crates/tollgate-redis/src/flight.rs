@@ -212,7 +212,7 @@ impl Flight {
         let value = match connection.send_packed_command(&command).await?.extract_error() {
             Ok(value) => value,
             // The slot of the probe has gone elsewhere; the node answers, which is enough.
-            Err(error) if config.cluster && error.is_cluster_error() => return server_time(connection).await,
+            Err(error) if config.cluster && is_elsewhere(&error) => return server_time(connection).await,
             Err(error) => return Err(error),
         };
         let Value::BulkString(reply) = value else {
@@ -376,6 +376,14 @@ fn script<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>, ask: &[u8]) -> Cmd
     });
     command.arg(ask);
     command
+}
+
+/// Whether a node says that a slot is another's. (That the cluster is down is something else.)
+fn is_elsewhere(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain)
+    )
 }
 
 async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp, RedisError> {

@@ -33,8 +33,8 @@ impl Map {
             };
             let [host, Value::Int(port), ..] = &**master else { return Err(garbled()) };
             let host = match host {
-                Value::BulkString(host) if !host.is_empty() => String::from_utf8_lossy(host).into_owned(),
-                Value::SimpleString(host) if !host.is_empty() => host.clone(),
+                Value::BulkString(host) if is_known(host) => String::from_utf8_lossy(host).into_owned(),
+                Value::SimpleString(host) if is_known(host.as_bytes()) => host.clone(),
                 _ => asked.0.clone(),
             };
             let port = u16::try_from(*port).map_err(|_| garbled())?;
@@ -79,6 +79,11 @@ impl Map {
     }
 }
 
+/// Whether a node knows its own host.
+fn is_known(host: &[u8]) -> bool {
+    !host.is_empty() && host != b"?"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +100,8 @@ mod tests {
         let mut map = Map::read(&answer, &asked).unwrap();
         assert_eq!(map.node(99), Some(&("a".to_owned(), 7)));
         assert_eq!(map.node(100), Some(&("asked".to_owned(), 8)), "a node that does not know where it is");
+        let unknown = Map::read(&Value::Array(vec![range(0, 16_383, "?", 8)]), &asked).unwrap();
+        assert_eq!(unknown.node(100), Some(&("asked".to_owned(), 8)));
         map.set(100, &("b".to_owned(), 9));
         assert_eq!(map.node(100), Some(&("b".to_owned(), 9)));
         assert_eq!(map.node(101), Some(&("asked".to_owned(), 8)));

@@ -271,8 +271,9 @@ async fn refresh_for_ever(router: Weak<Router>) {
     }
 }
 
-/// The address of a node as an error has it: `host:port`.
+/// The address of a node as an error has it: `host:port`. Nothing if the node does not know the host: then whoever is
+/// asked next about all slots says where it is.
 fn parse(address: &str) -> Option<Address> {
-    let (host, port) = address.rsplit_once(':')?;
+    let (host, port) = address.rsplit_once(':').filter(|(host, _)| !host.is_empty() && *host != "?")?;
     Some((host.to_owned(), port.parse().ok()?))
 }
