@@ -6,6 +6,7 @@ mod call;
 mod cluster;
 mod config;
 mod connect;
+mod crowd;
 mod denied;
 mod error;
 mod flight;

@@ -22,6 +22,7 @@ use tollgate_core::{StoreError, StoreErrorKind};
 use crate::breaker::{Breaker, Pauses};
 use crate::config::Config;
 use crate::connect::Target;
+use crate::crowd::{Crowd, FLIGHTS};
 use crate::denied::Denied;
 use crate::error::failed;
 pub(crate) use crate::error::unavailable;
@@ -30,8 +31,6 @@ use crate::queue::Queue;
 use crate::request::Ask;
 use crate::server_time::ServerTime;
 
-/// How many goes may be under way. One would leave the server idle while its answer is read here.
-const FLIGHTS: usize = 2;
 /// How often something that was not done may be sent again.
 const ATTEMPTS: u8 = 3;
 
@@ -75,7 +74,7 @@ impl Link {
             time: ServerTime::new(),
             connection: None,
             load_scripts: false,
-            last: 0,
+            crowd: Crowd::new(config.batch),
             flights: [const { None }; FLIGHTS],
             pending: FuturesUnordered::new(),
             usual: Duration::ZERO,
@@ -97,8 +96,11 @@ impl Link {
             return ask.fail(&error);
         }
         queue.push_back(ask);
+        let enough = queue.len() >= queue.wake_at;
         drop(queue);
-        self.shared.wake.notify_one();
+        if enough {
+            self.shared.wake.notify_one();
+        }
     }
 
     /// The error to answer with instead of asking.
@@ -153,8 +155,7 @@ struct Worker {
     connection: Option<MultiplexedConnection>,
     /// The server has lost its scripts.
     load_scripts: bool,
-    /// How many went together last.
-    last: usize,
+    crowd: Crowd,
     flights: [Option<Flight>; FLIGHTS],
     pending: FuturesUnordered<BoxFuture<'static, Flown>>,
     /// How long an answer usually takes.
@@ -194,6 +195,7 @@ impl Worker {
         self.shared.breaker.open(error.clone());
         self.pending.clear();
         self.flights.iter_mut().filter_map(Option::take).for_each(|flight| flight.fail(error));
+        self.crowd.lost();
         let waiting = self.shared.queue().take_all();
         waiting.into_iter().for_each(|ask| ask.fail(error));
     }
@@ -272,10 +274,7 @@ impl Worker {
                     if let Some(stop) = self.land(slot, result) {
                         return stop;
                     }
-                    if self.last > 1 {
-                        // Those who were just answered may be about to ask again.
-                        tokio::task::yield_now().await;
-                    }
+                    self.wait_for_more().await;
                 }
                 () = shared.wake.notified(), if has_room => {}
                 () = &mut alarm, if alarm_set => {
@@ -288,47 +287,63 @@ impl Worker {
         }
     }
 
+    /// Lets those who were just answered ask again, if nobody is under way: until half of them have, or all who are
+    /// about to.
+    async fn wait_for_more(&mut self) {
+        {
+            let mut queue = self.shared.queue();
+            queue.wake_at = self.crowd.half();
+            if !self.crowd.may_be_more() || queue.len() >= queue.wake_at {
+                return;
+            }
+        }
+        tokio::select! {
+            biased;
+            () = self.shared.wake.notified() => {}
+            () = tokio::task::yield_now() => {}
+        }
+    }
+
     /// Sends what waits, if there is room.
     fn launch(&mut self) -> Option<Stop> {
         while let Some(slot) = self.flights.iter().position(Option::is_none) {
             let mut queue = self.shared.queue();
-            if queue.is_empty() {
-                let idle = self.flights.iter().all(Option::is_none);
+            self.crowd.seen(queue.len());
+            queue.wake_at = self.crowd.enough();
+            if queue.len() < queue.wake_at {
                 return match () {
-                    () if !idle => None,
+                    () if !self.crowd.is_idle() => None,
                     () if queue.closed => Some(Stop::Closed),
                     // Nobody gets in line, and no answer will come that could close it.
                     () if self.shared.breaker.is_open() => Some(Stop::Late),
                     () => None,
                 };
             }
-            // While others are under way, a few wait for more to come, as in a crowd they will: half as many as went
-            // together last. Who comes alone finds nobody under way.
-            if queue.len() < self.last / 2 && self.flights.iter().any(Option::is_some) {
-                return None;
-            }
             // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
             // in the same call: those who have waited too long would spoil it for those who could still be served.
             let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
-            let (asks, late) = queue.take(self.config.batch, now);
+            let (asks, late) = queue.take(self.crowd.half(), now);
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
             if asks.is_empty() {
                 continue;
             }
             let Some(mut connection) = self.connection.clone() else { continue };
-            self.last = asks.len();
+            self.crowd.sent(slot, asks.len());
             let load = std::mem::take(&mut self.load_scripts);
             let (flight, commands) = Flight::new(asks, &self.time, &self.config, load, &self.denied);
             self.flights[slot] = Some(flight);
             self.pending.push(Box::pin(async move { (slot, commands.send(&mut connection).await) }));
         }
+        // Nobody can go before an answer has come.
+        self.shared.queue().wake_at = usize::MAX;
         None
     }
 
     /// Reads what was answered.
     fn land(&mut self, slot: usize, result: Result<Vec<Value>, RedisError>) -> Option<Stop> {
         let flight = self.flights[slot].take()?;
+        self.crowd.back(slot, self.shared.queue().len());
         let (took, overdue) = (flight.sent.elapsed(), flight.overdue);
         let values = match result {
             Ok(values) => values,

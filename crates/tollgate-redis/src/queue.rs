@@ -12,6 +12,8 @@ pub(crate) struct Queue {
     asks: VecDeque<Ask>,
     /// Nobody stops waiting before this moment. It may be too early, since it is not looked for whenever one leaves.
     earliest: Option<Instant>,
+    /// How many have to wait for the task to be woken: it looks by itself when an answer has come.
+    pub(crate) wake_at: usize,
     /// Nobody comes any more.
     pub(crate) closed: bool,
 }

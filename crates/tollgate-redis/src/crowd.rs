@@ -1,0 +1,113 @@
+//! How many go together.
+
+/// How many goes may be under way. One would leave the server idle while its answer is read here.
+pub(crate) const FLIGHTS: usize = 2;
+
+/// Who asks at the same time.
+///
+/// Half of a crowd goes together: so the server has one half to do while the other is answered and asks again. More and
+/// smaller goes would cost the server more, and one for all would have both sides wait for each other.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    /// How many there are, as seen lately.
+    size: usize,
+    /// How many are under way in each go.
+    aboard: [usize; FLIGHTS],
+    most: usize,
+}
+
+impl Crowd {
+    /// Nobody yet. At most so many go together.
+    pub(crate) const fn new(most: usize) -> Self {
+        Self { size: 0, aboard: [0; FLIGHTS], most }
+    }
+
+    /// How many go together.
+    pub(crate) fn half(&self) -> usize {
+        self.size.div_ceil(2).clamp(1, self.most)
+    }
+
+    /// How many have to wait for the next go. While others are under way, a few wait for more to come, as in a crowd they
+    /// will: for almost half of it, as some always take longer. Who comes alone finds nobody under way.
+    pub(crate) fn enough(&self) -> usize {
+        if self.is_idle() { 1 } else { self.half() - self.half() / 8 }
+    }
+
+    /// Whether nobody is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.aboard.iter().all(|aboard| *aboard == 0)
+    }
+
+    /// Whether those who were answered are to be let ask again before others are sent.
+    pub(crate) fn may_be_more(&self) -> bool {
+        self.size > 1 && self.is_idle()
+    }
+
+    /// So many wait.
+    pub(crate) fn seen(&mut self, waiting: usize) {
+        self.size = self.size.max(self.aboard.iter().sum::<usize>() + waiting);
+    }
+
+    pub(crate) fn sent(&mut self, flight: usize, asks: usize) {
+        self.aboard[flight] = asks;
+    }
+
+    /// A go is back, while so many wait. Those who are answered will ask again, in a crowd; one that shrinks is followed
+    /// after some goes.
+    pub(crate) fn back(&mut self, flight: usize, waiting: usize) {
+        self.size -= self.size.div_ceil(8);
+        self.seen(waiting);
+        self.aboard[flight] = 0;
+    }
+
+    /// None of those who are under way will be back.
+    pub(crate) fn lost(&mut self) {
+        self.aboard = [0; FLIGHTS];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_alone_never_waits() {
+        let mut crowd = Crowd::new(64);
+        for _ in 0..3 {
+            assert_eq!(crowd.enough(), 1);
+            crowd.sent(0, 1);
+            crowd.back(0, 0);
+            assert!(!crowd.may_be_more());
+        }
+    }
+
+    #[test]
+    fn half_of_a_crowd_goes_together() {
+        let mut crowd = Crowd::new(64);
+        crowd.seen(40);
+        assert_eq!((crowd.half(), crowd.enough()), (20, 1));
+        crowd.sent(0, 20);
+        crowd.sent(1, 20);
+        crowd.back(0, 0);
+        assert_eq!((crowd.half(), crowd.enough()), (20, 18));
+        crowd.back(1, 1);
+        assert!(crowd.may_be_more() && crowd.enough() == 1);
+        crowd.sent(0, 500);
+        crowd.back(0, 12);
+        assert_eq!(crowd.half(), 64, "no more than may");
+    }
+
+    #[test]
+    fn a_crowd_that_has_gone_is_forgotten() {
+        let mut crowd = Crowd::new(64);
+        crowd.sent(0, 500);
+        crowd.lost();
+        assert!(crowd.is_idle());
+        crowd.sent(0, 500);
+        for _ in 0..100 {
+            crowd.back(0, 0);
+            crowd.sent(0, 1);
+        }
+        assert_eq!(crowd.half(), 1);
+    }
+}
