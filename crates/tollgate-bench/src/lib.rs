@@ -6,8 +6,15 @@
 //! | `memory` | time per decision in memory, for few and many keys, on one and two threads |
 //! | `memory_size` | resident bytes per key at ten million keys |
 //! | `instructions` | instructions and allocations per decision (needs valgrind) |
+//! | `redis` | decisions in Redis, beside `INCR` and a script for each request |
+//! | `redis_algorithms` | the same by every algorithm, and with three rules |
+//! | `redis_peers` | the same beside redis-cell, throttlecrab, limitador and tower-rate-tier |
+//! | `redis_denied` | what a caller over its limit costs |
+//! | `redis_memory` | bytes of the server's memory per key |
+//! | `redis_cluster` | decisions on clusters of one to three masters |
 
 pub mod callgrind;
 pub mod keys;
+pub mod redis_bench;
 pub mod subject;
 pub mod timing;

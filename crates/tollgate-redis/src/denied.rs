@@ -5,7 +5,7 @@
 //! refunded elsewhere is not known here.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,9 +36,42 @@ pub(crate) struct Denied {
 
 #[derive(Debug, Default)]
 struct Shard {
-    entries: HashMap<(RuleName, Key), Entry>,
+    entries: HashMap<Counted, Entry, BuildHasherDefault<Known>>,
     /// When to look for entries that no longer count, if there is no room.
     next_sweep: Duration,
+}
+
+/// A rule and a key, and their hash: it says which shard they are in and where in it.
+#[derive(Debug, PartialEq, Eq)]
+struct Counted {
+    hash: u64,
+    rule: RuleName,
+    key: Key,
+}
+
+impl Hash for Counted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// Hashes what is a hash.
+#[derive(Debug, Default)]
+struct Known(u64);
+
+impl Hasher for Known {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Not used: there is but one number.
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }
 
 /// The clock of this process.
@@ -64,9 +97,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn knows(&self, charge: &Charge<'_>) -> bool {
-        self.quota == *charge.quota
-            && (charge.cost <= self.cost || self.quota.algorithm() != Algorithm::SlidingLog)
+    fn knows(&self, quota: &Quota, cost: u32) -> bool {
+        self.quota == *quota && (cost <= self.cost || self.quota.algorithm() != Algorithm::SlidingLog)
     }
 
     /// What the time is by Redis's clock, at least, if the entry still counts.
@@ -152,21 +184,34 @@ impl Denied {
             return None;
         }
         let local = self.passed();
+        if let [charge] = charges {
+            // Mostly there is one, and a decision is large: it is made only if it is a denial, and in its place.
+            let (now, outcome) =
+                self.peek(charge, charge.cost, local).filter(|(_, outcome)| !outcome.is_admitted())?;
+            let mut decision = Decision::new(now);
+            decision.push(charge.rule, outcome);
+            return Some(decision);
+        }
         let mut decision: Option<Decision> = None;
         for (i, charge) in charges.iter().enumerate() {
-            let key = (charge.rule, charge.key.to_key());
             // What the request charges the same counter before has to fit as well.
-            let same = |other: &&Charge<'_>| other.rule == key.0 && other.key.to_key() == key.1;
+            let same =
+                |other: &&Charge<'_>| other.rule == charge.rule && other.key.to_key() == charge.key.to_key();
             let mut earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
-            let charge = &charge.cost(earlier.try_fold(charge.cost, u32::checked_add)?);
-            let shard = self.shard(&key);
-            let entry = shard.entries.get(&key).filter(|entry| entry.knows(charge))?;
-            let now = entry.now(local, self.valid_for)?;
-            let outcome = entry.counter.peek(charge.quota, charge.cost, now);
-            drop(shard);
+            let cost = earlier.try_fold(charge.cost, u32::checked_add)?;
+            let (now, outcome) = self.peek(charge, cost, local)?;
             decision.get_or_insert_with(|| Decision::new(now)).push(charge.rule, outcome);
         }
         decision.filter(|decision| !decision.is_admitted())
+    }
+
+    /// What a charge of that cost is told by what is remembered, and when by Redis's clock.
+    fn peek(&self, charge: &Charge<'_>, cost: u32, local: Duration) -> Option<(Timestamp, Outcome)> {
+        let counted = self.counted(charge.rule, charge.key.to_key());
+        let shard = self.shard(&counted);
+        let entry = shard.entries.get(&counted).filter(|entry| entry.knows(charge.quota, cost))?;
+        let now = entry.now(local, self.valid_for)?;
+        Some((now, entry.counter.peek(charge.quota, cost, now)))
     }
 
     /// Remembers the counters of a denied request.
@@ -186,10 +231,10 @@ impl Denied {
         {
             let earlier = charges[..i].iter().zip(places).filter(|(_, earlier)| *earlier == place);
             let cost = earlier.fold(charge.cost, |sum, (earlier, _)| sum.saturating_add(earlier.cost));
-            let key = (charge.rule, charge.key);
-            let mut shard = self.shard(&key);
+            let counted = self.counted(charge.rule, charge.key);
+            let mut shard = self.shard(&counted);
             if shard.entries.len() >= self.max_per_shard
-                && !shard.entries.contains_key(&key)
+                && !shard.entries.contains_key(&counted)
                 && !shard.make_room(self.passed(), self.valid_for)
             {
                 // Whoever is not remembered is asked about.
@@ -197,7 +242,7 @@ impl Denied {
             }
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
-            shard.entries.insert(key, Entry { counter, quota, cost, asked, decided, until });
+            shard.entries.insert(counted, Entry { counter, quota, cost, asked, decided, until });
             self.used.store(true, Ordering::Relaxed);
         }
     }
@@ -207,13 +252,16 @@ impl Denied {
         if self.is_empty() {
             return;
         }
-        let key = (rule, key);
-        self.shard(&key).entries.remove(&key);
+        let counted = self.counted(rule, key);
+        self.shard(&counted).entries.remove(&counted);
     }
 
-    fn shard(&self, key: &(RuleName, Key)) -> MutexGuard<'_, Shard> {
-        let hash = self.random.hash_one(key);
-        // Nothing that is done under the lock panics half-way.
-        self.shards[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    fn counted(&self, rule: RuleName, key: Key) -> Counted {
+        Counted { hash: self.random.hash_one((rule, key)), rule, key }
+    }
+
+    fn shard(&self, counted: &Counted) -> MutexGuard<'_, Shard> {
+        // Nothing that is done under the lock panics half-way. (In a shard, other bits of the hash matter.)
+        self.shards[(counted.hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

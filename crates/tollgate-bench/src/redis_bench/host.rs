@@ -1,0 +1,90 @@
+//! Who does the work, and how long that takes it.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollgate_servers::RedisServer;
+
+/// A server whose time is counted.
+#[derive(Clone)]
+pub enum Host {
+    /// A Redis.
+    Redis(Arc<RedisServer>),
+    /// Throttlecrab's own.
+    Throttlecrab(Arc<Throttlecrab>),
+}
+
+impl Host {
+    /// The time of the processor that it has used.
+    ///
+    /// # Panics
+    ///
+    /// When it does not tell.
+    #[must_use]
+    pub fn cpu_used(&self) -> Duration {
+        match self {
+            Self::Redis(server) => server.cpu_used().expect("the server tells its time"),
+            Self::Throttlecrab(server) => server.cpu_used(),
+        }
+    }
+}
+
+/// A running throttlecrab.
+#[derive(Debug)]
+pub struct Throttlecrab {
+    process: Child,
+    port: u16,
+}
+
+impl Throttlecrab {
+    /// Starts the binary that `THROTTLECRAB` names; `None` if it names none.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn start() -> Option<Self> {
+        let binary = std::env::var_os("THROTTLECRAB")?;
+        let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
+        let port = listener.local_addr().expect("it has a number").port();
+        drop(listener);
+        let process = Command::new(binary)
+            .args(["--redis", "--redis-host", "127.0.0.1", "--redis-port", &port.to_string()])
+            .args(["--log-level", "error"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("THROTTLECRAB is a program");
+        let server = Self { process, port };
+        let started = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(started.elapsed() < Duration::from_secs(10), "throttlecrab listens");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(server)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    fn cpu_used(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it runs");
+        // After the name, which is in brackets: the 12th and the 13th, in hundredths of a second.
+        let rest = stat.rsplit_once(')').expect("it has a name").1;
+        let ticks: u64 = rest.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
+        Duration::from_millis(ticks * 10)
+    }
+}
+
+impl Drop for Throttlecrab {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}

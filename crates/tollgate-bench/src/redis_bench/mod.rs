@@ -1,0 +1,98 @@
+//! Decisions in Redis, beside what else one could ask of it.
+//!
+//! All who are compared are asked in turn in each round, against the same server where they need one, and the ratios
+//! are those within the round. What is shown is the median over the rounds. How much of the server's time they took is
+//! what the server says itself (`INFO cpu`).
+
+#![allow(missing_debug_implementations, reason = "connections and the limiters of others have none")]
+
+mod host;
+mod load;
+mod peers;
+mod subject;
+mod table;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use tollgate_core::{Quota, RuleName};
+use tollgate_redis::{RedisStore, Servers};
+use tollgate_servers::RedisServer;
+
+pub use self::host::{Host, Throttlecrab};
+pub use self::load::{Load, Measured, admitted_at_once, latency, measure};
+pub use self::peers::{Limitador, rate_tier};
+pub use self::subject::Subject;
+pub use self::table::{Contest, Contestant};
+
+/// How many keys there are.
+pub const KEYS: usize = 100_000;
+
+/// Runs on as many threads as `WORKERS` says, one unless it is set: on two cores, the server has the other.
+///
+/// # Panics
+///
+/// When there is no runtime to be had.
+pub fn run<F: Future>(future: F) -> F::Output {
+    let threads = std::env::var("WORKERS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    runtime.expect("a runtime can be made").block_on(future)
+}
+
+/// The keys of all callers.
+#[must_use]
+pub fn many() -> Arc<Vec<String>> {
+    Arc::new((0..KEYS).map(|i| format!("user:{i:08}")).collect())
+}
+
+/// The key of a caller that all are.
+#[must_use]
+pub fn one() -> Arc<Vec<String>> {
+    Arc::new(vec!["user:00000000".to_owned()])
+}
+
+/// A quota of which there is always some left, by the time that a slow one takes.
+#[must_use]
+pub const fn plenty() -> Quota {
+    Quota::per_hour(100).burst(100_000_000)
+}
+
+/// A connection as it comes.
+///
+/// # Panics
+///
+/// When the server does not answer.
+pub async fn connect(url: &str) -> MultiplexedConnection {
+    let client = redis::Client::open(url).expect("the server has an address");
+    client.get_multiplexed_async_connection().await.expect("the server answers")
+}
+
+/// Our store, with more patience than it has by itself: a machine that does other things as well makes a request wait.
+///
+/// # Panics
+///
+/// When the server does not work.
+pub async fn store(server: &RedisServer) -> RedisStore {
+    let servers = Servers::one(server.url()).expect("the server has an address");
+    let store = RedisStore::builder(servers).timeout(Duration::from_secs(5)).build();
+    let store = store.expect("a store can be made");
+    store.ready(Duration::from_secs(5)).await.expect("the server works");
+    store
+}
+
+/// The name of a rule.
+///
+/// # Panics
+///
+/// When it cannot be one.
+#[must_use]
+pub fn rule(name: &str) -> RuleName {
+    RuleName::new(name).expect("it is a name")
+}
+
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

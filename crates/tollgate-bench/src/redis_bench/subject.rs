@@ -1,0 +1,106 @@
+//! What is asked.
+
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use tollgate_core::{Charge, Quota, RuleName, Store};
+use tollgate_redis::RedisStore;
+use tower_rate_tier::RateTier;
+
+use super::Limitador;
+
+/// One that is asked whether a key may pass.
+#[derive(Clone)]
+pub enum Subject {
+    /// A plain `INCR`, as the client comes.
+    Incr(MultiplexedConnection),
+    /// The best that a script for each request can do.
+    Script(MultiplexedConnection, Arc<redis::Script>),
+    /// Our store: all rules in one call.
+    Ours(RedisStore, Arc<Vec<(RuleName, Quota)>>),
+    /// Our store, a call for each rule.
+    OneByOne(RedisStore, Arc<Vec<(RuleName, Quota)>>),
+    /// Redis-cell's command, and how many may come at once besides the first.
+    Cell(MultiplexedConnection, u32),
+    /// Throttlecrab's, and how many may come at once.
+    Throttlecrab(MultiplexedConnection, u32),
+    /// What limitador asks.
+    Limitador(Limitador),
+    /// Tower-rate-tier's.
+    RateTier(Arc<RateTier>),
+}
+
+/// A token bucket in the shortest script that reads the server's clock.
+const GCRA: &str = r"
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local unit, fill = tonumber(ARGV[1]), tonumber(ARGV[2])
+local tat = tonumber(redis.call('GET', KEYS[1]) or 0)
+if tat < now then tat = now end
+tat = tat + unit
+if tat - now > fill then return -1 end
+redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', math.ceil((tat - now) / 1000))
+return tat - now
+";
+
+impl Subject {
+    /// The script for each request.
+    #[must_use]
+    pub fn script(connection: MultiplexedConnection) -> Self {
+        Self::Script(connection, Arc::new(redis::Script::new(GCRA)))
+    }
+
+    /// Asks for a key.
+    ///
+    /// # Panics
+    ///
+    /// When there is no answer.
+    pub async fn admits(&mut self, key: &str) -> bool {
+        match self {
+            Self::Incr(connection) => {
+                let count: i64 =
+                    redis::cmd("INCR").arg(key).query_async(connection).await.expect("INCR works");
+                count > 0
+            }
+            Self::Script(connection, script) => {
+                let mut call = script.key(key);
+                call.arg(36_000_000).arg(3_600_000_000_000_000_i64);
+                let left: i64 = call.invoke_async(connection).await.expect("the script works");
+                left >= 0
+            }
+            Self::Ours(store, rules) => match &***rules {
+                [(rule, quota)] => decided(store, &[Charge::new(*rule, key, quota)]).await,
+                rules => {
+                    let charges: Vec<_> =
+                        rules.iter().map(|(rule, quota)| Charge::new(*rule, key, quota)).collect();
+                    decided(store, &charges).await
+                }
+            },
+            Self::OneByOne(store, rules) => {
+                for (rule, quota) in &**rules {
+                    if !decided(store, &[Charge::new(*rule, key, quota)]).await {
+                        return false;
+                    }
+                }
+                true
+            }
+            // These two mean the opposite by their first number: whether it is limited, and whether it may pass.
+            Self::Cell(connection, burst) => throttle(connection, "CL.THROTTLE", key, *burst).await[0] == 0,
+            Self::Throttlecrab(connection, burst) => {
+                throttle(connection, "THROTTLE", key, *burst).await[0] == 1
+            }
+            Self::Limitador(limitador) => limitador.admits(key).await,
+            Self::RateTier(tiers) => tiers.check(key, "tier", 1).await.expect("it answers").is_ok(),
+        }
+    }
+}
+
+async fn throttle(connection: &mut MultiplexedConnection, command: &str, key: &str, burst: u32) -> Vec<i64> {
+    let mut command = redis::cmd(command);
+    command.arg(["throttle:", key].concat()).arg(burst).arg(100).arg(3_600);
+    command.query_async(connection).await.expect("it answers")
+}
+
+async fn decided(store: &RedisStore, charges: &[Charge<'_>]) -> bool {
+    store.charge(charges).await.expect("the store decides").is_admitted()
+}
