@@ -41,14 +41,15 @@ struct Writer(Name);
 
 impl Writer {
     fn escape(&mut self, text: &str, escaped: &[u8]) {
-        for byte in text.bytes() {
-            if escaped.contains(&byte) {
-                const HEX: &[u8; 16] = b"0123456789ABCDEF";
-                self.0.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-            } else {
-                self.0.push(byte);
-            }
+        const HEX: &[u8; 16] = b"0123456789ABCDEF";
+        let mut rest = text.as_bytes();
+        while let Some(at) = rest.iter().position(|byte| escaped.contains(byte)) {
+            let byte = rest[at];
+            self.0.extend_from_slice(&rest[..at]);
+            self.0.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            rest = &rest[at + 1..];
         }
+        self.0.extend_from_slice(rest);
     }
 }
 

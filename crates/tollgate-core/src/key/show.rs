@@ -45,7 +45,9 @@ fn is_ambiguous(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
     ["#", "secret:", "sha256:"].iter().any(|start| text.starts_with(start))
         || ["", "*"].contains(&text)
-        || text.parse::<IpAddr>().is_ok()
+        // Few texts need a closer look.
+        || (text.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':'))
+            && text.parse::<IpAddr>().is_ok())
 }
 
 fn octets<const N: usize>(part: &[u8]) -> [u8; N] {
@@ -54,14 +56,15 @@ fn octets<const N: usize>(part: &[u8]) -> [u8; N] {
 
 fn text(f: &mut fmt::Formatter<'_>, part: &[u8]) -> fmt::Result {
     for chunk in part.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if matches!(c, '|' | '%' | '"' | ' ') || c.is_control() {
-                let mut buffer = [0; 4];
-                c.encode_utf8(&mut buffer).bytes().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
-            } else {
-                write!(f, "{c}")?;
-            }
+        // What lies between is written in one piece: a store may make a name of this for each request.
+        let mut rest = chunk.valid();
+        while let Some(at) = rest.find(|c: char| matches!(c, '|' | '%' | '"' | ' ') || c.is_control()) {
+            f.write_str(&rest[..at])?;
+            let escaped = rest[at..].chars().next().map_or(0, char::len_utf8);
+            rest[at..at + escaped].bytes().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
+            rest = &rest[at + escaped..];
         }
+        f.write_str(rest)?;
         chunk.invalid().iter().try_for_each(|byte| write!(f, "%{byte:02X}"))?;
     }
     Ok(())
