@@ -40,6 +40,10 @@ impl Store for Slow {
         self.store.refund(refunds)
     }
 
+    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        self.store.debit(charges)
+    }
+
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
         self.store.reset(rule, key)
     }
@@ -77,6 +81,10 @@ impl Store for Failing {
     }
 
     fn refund(&self, _: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(Err(self.error()))
+    }
+
+    fn debit(&self, _: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(Err(self.error()))
     }
 
@@ -126,6 +134,10 @@ impl Store for Flaky {
         ready(self.answer(|store| drop(store.refund(refunds))))
     }
 
+    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(self.answer(|store| drop(store.debit(charges))))
+    }
+
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(self.answer(|store| drop(store.reset(rule, key))))
     }
@@ -155,6 +167,10 @@ impl Store for Canned {
     }
 
     fn refund(&self, _: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        ready(Ok(()))
+    }
+
+    fn debit(&self, _: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(Ok(()))
     }
 

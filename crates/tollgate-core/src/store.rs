@@ -22,7 +22,9 @@ use crate::{Charge, Decision, KeyRef, Outcome, Refund, RuleName, StoreError, Tim
 /// - **Quotas may change.** A key that was last charged under another quota is re-read under the new
 ///   one: never an error, never without a limit, never locked for longer than
 ///   [`Quota::full_refill`](crate::Quota::full_refill).
-/// - **Time may step back.** That frees nothing, and locks nothing for longer than a full refill.
+/// - **Debts are paid.** What is [debited](Self::debit) beyond a budget counts like all else, up to as much as the budget
+///   holds, and locks nothing for longer than two full refills.
+/// - **Time may step back.** That frees nothing, and locks nothing for longer than a full refill (or two, if it owes).
 /// - **Nothing is kept for ever.** What no longer matters goes away by itself.
 /// - **A failure is not a denial.** A store that cannot decide says so with a [`StoreError`], and has
 ///   then charged nothing that it knows of.
@@ -58,6 +60,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The call itself hands the refund over: it takes place even if the future is dropped, which
     /// only tells when it is done. So it can be called where nothing can be awaited.
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Takes what is due, whether or not it fits: the real cost of a request turned out to be larger than what was charged for
+    /// it.
+    ///
+    /// What was not there is owed. Nothing is admitted before it is paid off, at the quota's pace, so that it does not matter in
+    /// which order costs are charged, debited and given back: if two take 50 of 100 each, and one is debited 30 more, and
+    /// the other gives 40 back, 10 remain. What can be owed, and for how long, is told in [`algorithm`](crate::algorithm).
+    ///
+    /// Like that of [`refund`](Self::refund), the call itself hands it over.
+    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Forgets all that was charged to a key under a rule.
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;

@@ -232,6 +232,10 @@ impl Store for RedisStore {
         }
     }
 
+    fn debit(&self, _: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Err(unavailable("this store cannot take what does not fit yet")))
+    }
+
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
         let counter = Counted::new(rule, key, &self.inner.names);
         self.inner.denied.forget(counter.rule, counter.key);

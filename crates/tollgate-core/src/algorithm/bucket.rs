@@ -5,6 +5,7 @@
 //! exactly as parts of a microsecond (see [`Span`]), so that nothing is ever rounded from one charge
 //! to the next.
 
+use super::full_at::FullAt;
 use super::{Basis, Used};
 use crate::decision::Budget;
 use crate::quota::Span;
@@ -13,32 +14,39 @@ use crate::{Outcome, Quota, Timestamp};
 /// Whole numbers below this are exact in floating point.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// The point at which the budget is whole; any time in the past means that it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FullAt(pub(crate) Span);
-
 impl FullAt {
     /// How long from now until the budget is whole.
     ///
-    /// Never more than a full refill: where the state says more, the clock was set back.
+    /// Never more than a full refill, or two if it owes: where the state says more, the clock was set back.
     pub(crate) fn wait(self, quota: &Quota, now: Timestamp) -> Span {
-        match self.0.micros.checked_sub(now.as_micros()) {
+        let (marked, parts) = self.marked();
+        match marked.checked_sub(now.as_micros()) {
             None => Span::default(),
-            Some(micros) if micros >= quota.fill().micros => quota.fill().min(Span { micros, ..self.0 }),
-            Some(micros) => Span { micros, ..self.0 },
+            // All that owe are here, too.
+            Some(micros) if micros >= quota.fill().micros => self.left(now).min(self.longest_wait(quota)),
+            Some(micros) => Span { micros, parts },
         }
     }
 
-    fn set(&mut self, wait: Span, now: Timestamp) {
-        self.0 = Span { micros: now.as_micros().saturating_add(wait.micros), parts: wait.parts };
+    fn longest_wait(self, quota: &Quota) -> Span {
+        if self.owes() { quota.longest_debt() } else { quota.fill() }
     }
 
-    /// Where the budget is to be whole only after more than a full refill, the clock was set back: from
-    /// here on the full refill counts from now. Without this the wait would be cut to a full refill
-    /// again and again, until the clock is back where it was.
+    fn set(&mut self, wait: Span, now: Timestamp, owes: bool) {
+        let micros = now.as_micros().saturating_add(wait.micros);
+        *self = Self::new(Span { micros, ..wait }, owes);
+    }
+
+    /// Where the budget is to be whole only later than it can be, the clock was set back: from here on the longest wait
+    /// counts from now. Without this the wait would be cut again and again, until the clock is back where it was.
+    ///
+    /// And what has paid off owes no more.
     pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
-        let fill = quota.fill();
-        self.0 = self.0.min(Span { micros: now.as_micros().saturating_add(fill.micros), ..fill });
+        let wait = self.left(now);
+        if wait > quota.fill() || self.owes() {
+            let wait = wait.min(self.longest_wait(quota));
+            self.set(wait, now, wait > quota.fill());
+        }
     }
 
     /// Makes a charge if it fits. `QUEUE`: to be held back for the wait that was there before.
@@ -52,37 +60,39 @@ impl FullAt {
         let before = self.wait(quota, now);
         let Some(after) = after(before, quota, cost) else {
             self.settle(quota, now);
-            return deny(quota, before, cost);
+            return refuse::<QUEUE>(quota, before, cost);
         };
-        self.set(after, now);
+        self.set(after, now, false);
         Outcome::admit(budget(quota, after), if QUEUE { ceil(before) } else { 0 })
     }
 
-    /// Makes a charge if it fits and the quota is [steady](Quota::steady): then half of the work is
-    /// not there to be done.
+    /// Makes a charge if it fits, the quota is [steady](Quota::steady), the budget does not owe and the clock was not set
+    /// back: then half of the work is not there to be done.
     #[inline(always)]
     pub(crate) fn charge_steady(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
         let steady = quota.steady()?;
         let fill = quota.fill().micros;
-        let before = self.0.micros.saturating_sub(now.as_micros()).min(fill);
+        let before = self.marked().0.saturating_sub(now.as_micros());
         let after = before.wrapping_add(steady.span(cost));
         if cost > quota.max() || after > fill {
             return None;
         }
         // No clock comes near the end of the numbers; if one did, nothing would make sense, but nothing breaks.
-        self.0 = Span { micros: now.as_micros().wrapping_add(after), parts: 0 };
+        *self = Self::from_marked(now.as_micros().wrapping_add(after), 0);
         let (remaining, next) = steady.units(fill - after);
         let refill_micros = if after == 0 { 0 } else { next };
         let budget = Budget { limit: quota.max(), remaining, reset_micros: after, refill_micros };
         Some(Outcome::admit(budget, if steady.queues { before } else { 0 }))
     }
 
-    /// Denies a charge that [`charge_steady`](Self::charge_steady) did not make, if that was not for the quota.
-    fn deny_steady(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
+    /// Denies a charge that [`charge_steady`](Self::charge_steady) did not make, if that was for its cost.
+    fn deny_steady(self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
         let steady = quota.steady()?;
         let fill = quota.fill().micros;
-        let before = self.0.micros.saturating_sub(now.as_micros()).min(fill);
-        self.settle(quota, now);
+        let before = self.marked().0.saturating_sub(now.as_micros());
+        if before > fill {
+            return None;
+        }
         let (remaining, next) = steady.units(fill - before);
         let refill_micros = if before == 0 { 0 } else { next };
         let budget = Budget { limit: quota.max(), remaining, reset_micros: before, refill_micros };
@@ -96,22 +106,35 @@ impl FullAt {
         let before = self.wait(quota, now);
         match after(before, quota, cost) {
             Some(_) => Outcome::admit(budget(quota, before), if QUEUE { ceil(before) } else { 0 }),
-            None => deny(quota, before, cost),
+            None => refuse::<QUEUE>(quota, before, cost),
         }
+    }
+
+    /// Takes `cost` units, whether or not they fit.
+    pub(crate) fn debit(&mut self, quota: &Quota, cost: u32, now: Timestamp) {
+        let after = add(self.wait(quota, now), quota.span_of_debit(cost), quota.rate_units());
+        let after = after.min(quota.longest_debt());
+        self.set(after, now, after > quota.fill());
     }
 
     /// Takes `cost` units off the wait, and at most so many microseconds.
     pub(crate) fn give_back(&mut self, basis: &Basis, cost: u32, at_most: u64, now: Timestamp) {
         let left = self.left(now);
         let back = span(basis, cost).min(Span { micros: at_most, parts: 0 });
-        self.set(if back >= left { Span::default() } else { sub(left, back, basis.units) }, now);
+        if back >= left {
+            self.set(Span::default(), now, false);
+        } else {
+            // How much the quota holds is not known here. Who knows it next takes the mark away if it is paid off.
+            self.set(sub(left, back, basis.units), now, self.owes());
+        }
     }
 
     /// How long until the budget is whole, whatever the quota.
     pub(crate) fn left(self, now: Timestamp) -> Span {
-        match self.0.micros.checked_sub(now.as_micros()) {
+        let at = self.at();
+        match at.micros.checked_sub(now.as_micros()) {
             None => Span::default(),
-            Some(micros) => Span { micros, ..self.0 },
+            Some(micros) => Span { micros, ..at },
         }
     }
 
@@ -125,10 +148,8 @@ impl FullAt {
         } else {
             Span { micros: (parts / units as f64).ceil() as u64, parts: 0 }
         };
-        state.set(
-            if used.get() < f64::from(quota.max()) { wait.min(quota.fill()) } else { quota.fill() },
-            now,
-        );
+        let wait = if used.get() < f64::from(quota.max()) { wait.min(quota.fill()) } else { quota.fill() };
+        state.set(wait, now, false);
         state
     }
 
@@ -218,11 +239,26 @@ fn sub(a: Span, b: Span, units: u32) -> Span {
 
 /// The outcome of a charge that does not fit, the wait being `before`.
 #[cold]
-fn deny(quota: &Quota, before: Span, cost: u32) -> Outcome {
-    let budget = budget(quota, before);
+fn refuse<const QUEUE: bool>(quota: &Quota, before: Span, cost: u32) -> Outcome {
+    let budget = if before > quota.fill() { debt(quota, before) } else { budget(quota, before) };
+    if cost == 0 {
+        // Nothing always fits.
+        return Outcome::admit(budget, if QUEUE { ceil(before) } else { 0 });
+    }
     if cost > quota.max() {
         return Outcome::never(budget);
     }
+    Outcome::deny(budget, ceil(until_fits(quota, before, cost)))
+}
+
+/// The budget that takes `wait` to be whole, which is more than a full refill.
+fn debt(quota: &Quota, wait: Span) -> Budget {
+    let refill_micros = ceil(until_fits(quota, wait, 1));
+    Budget { limit: quota.max(), remaining: 0, reset_micros: ceil(wait), refill_micros }
+}
+
+/// How long until `cost` fits, which it does not, the wait being `before`.
+fn until_fits(quota: &Quota, before: Span, cost: u32) -> Span {
     let after = add(before, quota.span(cost), quota.rate_units());
-    Outcome::deny(budget, ceil(sub(after, quota.fill(), quota.rate_units())))
+    sub(after, quota.fill(), quota.rate_units())
 }

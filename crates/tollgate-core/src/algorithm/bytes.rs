@@ -14,7 +14,7 @@
 //!
 //! | | bytes | |
 //! |---|---|---|
-//! | buckets | 7 | the microsecond at which the budget is whole |
+//! | buckets | 7 | the microsecond at which the budget is whole, and 2⁵⁵ more if it owes |
 //! | | *u* | parts of a microsecond, so many to one as the rate has units |
 //! | fixed window | 7 | the microsecond at which the window starts |
 //! | | 1 to 4 | count |
@@ -28,7 +28,7 @@
 use std::num::NonZeroU64;
 
 use super::counter::State;
-use super::{Basis, Counter, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
+use super::{Basis, Counter, FullAt, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 use crate::quota::Span;
 use crate::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
 
@@ -43,6 +43,8 @@ const ALGORITHMS: usize = Algorithm::ALL.len();
 const MILLIS: usize = 35;
 /// No moment is as late as that: they are exact in floating point.
 const END: u64 = 1 << 53;
+/// Added to the moment at which a budget is whole that owes: the last bit of a moment's bytes.
+const OWES: u64 = 1 << 55;
 /// How wide a moment is.
 const MOMENT: usize = 7;
 /// How wide the number of a window is: enough for windows of a millisecond.
@@ -82,8 +84,8 @@ impl Counter {
         };
         write_head(&mut bytes, &self.basis, costs);
         match &self.state {
-            State::TokenBucket(state) => write_span(&mut bytes, state.0.0, self.basis.units),
-            State::LeakyBucket(state) => write_span(&mut bytes, state.0.0, self.basis.units),
+            State::TokenBucket(state) => write_full_at(&mut bytes, state.0, self.basis.units),
+            State::LeakyBucket(state) => write_full_at(&mut bytes, state.0, self.basis.units),
             State::FixedWindow(state) => {
                 write(&mut bytes, state.start, MOMENT);
                 write(&mut bytes, state.count.into(), width(state.count.into()));
@@ -161,9 +163,10 @@ fn write_head(bytes: &mut Vec<u8>, basis: &Basis, costs: usize) {
     }
 }
 
-fn write_span(bytes: &mut Vec<u8>, span: Span, units: u32) {
-    write(bytes, span.micros, MOMENT);
-    write(bytes, span.parts.into(), units_width(units));
+fn write_full_at(bytes: &mut Vec<u8>, full_at: FullAt, units: u32) {
+    let Span { micros, parts } = full_at.at();
+    write(bytes, if full_at.owes() { micros | OWES } else { micros }, MOMENT);
+    write(bytes, parts.into(), units_width(units));
 }
 
 fn read_bucket(algorithm: Algorithm, form: usize, mut rest: &[u8]) -> Option<Counter> {
@@ -174,20 +177,17 @@ fn read_bucket(algorithm: Algorithm, form: usize, mut rest: &[u8]) -> Option<Cou
     };
     let micros = NonZeroU64::new(read(&mut rest, wide)? * scale).filter(|micros| micros.get() < END)?;
     let units = if units_wide == 0 { 1 } else { u32::try_from(read(&mut rest, units_wide)?).ok()? };
-    let micros_left = read(&mut rest, MOMENT)?;
+    let marked = read(&mut rest, MOMENT)?;
+    let (whole_at, owes) = (marked & !OWES, marked & OWES != 0);
     let parts = u32::try_from(read(&mut rest, units_wide)?).ok()?;
-    if !rest.is_empty() || parts >= units || micros_left >= END {
+    if !rest.is_empty() || parts >= units || whole_at >= END {
         return None;
     }
-    let span = Span { micros: micros_left, parts };
+    let full_at = FullAt::new(Span { micros: whole_at, parts }, owes);
     let state = if algorithm == Algorithm::TokenBucket {
-        let mut state = token_bucket::State::default();
-        state.0.0 = span;
-        State::TokenBucket(state)
+        State::TokenBucket(token_bucket::State(full_at))
     } else {
-        let mut state = leaky_bucket::State::default();
-        state.0.0 = span;
-        State::LeakyBucket(state)
+        State::LeakyBucket(leaky_bucket::State(full_at))
     };
     Some(Counter { basis: Basis { algorithm, units, micros }, state })
 }

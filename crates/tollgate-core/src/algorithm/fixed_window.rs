@@ -33,6 +33,12 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
     state.at(quota.period_micros(), now).outcome(quota, cost, now)
 }
 
+/// Counts `cost`, whether or not the window has room for it.
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+    let current = state.at(quota.period_micros(), now);
+    *state = State { count: current.count.saturating_add(cost), ..current };
+}
+
 /// Takes `cost` off the count, if the window in which it was charged is not over.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
     state.refund(&Basis::of(quota), cost, receipt, now);
@@ -76,7 +82,7 @@ impl State {
             limit: quota.max(),
             remaining: quota.max().saturating_sub(self.count),
             reset_micros: wait,
-            // Beyond the limit, which is where a shrunken quota may leave the count, the window's
+            // Beyond the limit, which is where a debit or a shrunken quota may leave the count, the window's
             // end is still when something comes back.
             refill_micros: wait,
         }

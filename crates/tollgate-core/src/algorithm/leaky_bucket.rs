@@ -4,8 +4,8 @@
 //! capacity, the one that leaves at once included. An admitted charge carries a delay: how long to
 //! hold the request back until it is its turn.
 
-use super::bucket::{self, FullAt};
-use super::{Basis, Used};
+use super::full_at::FullAt;
+use super::{Basis, Used, bucket};
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
 /// When the queue is empty, and the next one could leave at once.
@@ -22,6 +22,14 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     state.0.peek::<true>(quota, cost, now)
+}
+
+/// Takes `cost` places at the end of the queue, whether or not they are free.
+///
+/// What was taken beyond the queue's capacity drains at the same pace, and nobody gets in line before it has. It is at most
+/// as much as the queue holds.
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+    state.0.debit(quota, cost, now);
 }
 
 /// Gives up a place in the queue.
@@ -54,6 +62,6 @@ impl State {
     }
 
     pub(crate) fn expires_at(&self, _: &Basis) -> u64 {
-        bucket::ceil(self.0.0)
+        bucket::ceil(self.0.at())
     }
 }

@@ -1,11 +1,18 @@
 //! The five algorithms, as functions of a state, a quota, a cost and the time.
 //!
 //! There is no clock here, no I/O, and no allocation but for the log's entries. Each algorithm is a
-//! module with a `State` and three functions:
+//! module with a `State` and four functions:
 //!
 //! - `charge` takes the cost if it fits and says so; a denial takes nothing;
 //! - `peek` says what `charge` would, and changes nothing;
-//! - `refund` gives back what was taken.
+//! - `refund` gives back what was taken;
+//! - `debit` takes the cost whether or not it fits.
+//!
+//! What was debited beyond the quota is a debt, which is paid off at the quota's pace; until then nothing remains, and
+//! nothing is admitted. So it does not matter in which order costs are charged, debited and given back. The count of a
+//! window or a log is then above its limit, and leaves with the window or the period. A bucket owes at most as much as it
+//! holds: nobody is locked out for longer than two full refills, and what is beyond is forgiven. So is all debt when the
+//! algorithm, the rate of a bucket or the period of a window changes.
 //!
 //! A state's default is that of a key that was never charged. All arithmetic is on integers, so a
 //! wait that is announced is exact to the microsecond: waiting that long succeeds if nobody else
@@ -34,6 +41,7 @@ mod bucket;
 mod bytes;
 pub(crate) mod counter;
 pub mod fixed_window;
+mod full_at;
 pub mod leaky_bucket;
 mod several;
 pub mod sliding_log;
@@ -43,6 +51,7 @@ mod used;
 
 pub(crate) use basis::Basis;
 pub use counter::Counter;
+pub(crate) use full_at::FullAt;
 pub(crate) use several::peek_sum;
 pub use several::{decide, peek};
 pub(crate) use used::{PRESSED, Used};

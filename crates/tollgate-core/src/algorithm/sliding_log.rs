@@ -53,6 +53,16 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
     state.outcome(quota, cost, now)
 }
 
+/// Logs `cost`, whether or not it fits.
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+    state.move_to(quota.period_micros(), now);
+    // A store may keep the cost of the whole log in 32 bits.
+    let cost = u64::from(cost).min(u64::from(u32::MAX).saturating_sub(state.total)) as u32;
+    if cost > 0 {
+        state.push(quota, cost, now.as_micros());
+    }
+}
+
 /// Strikes `cost` from the admissions of the receipt's moment, or from the newest.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
     state.refund(&Basis::of(quota), cost, receipt, now);

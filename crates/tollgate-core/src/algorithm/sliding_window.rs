@@ -35,6 +35,12 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
     View::new(*state, quota, now).outcome(cost)
 }
 
+/// Counts `cost`, whether or not the estimate has room for it.
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+    let current = state.at(quota.period_micros(), now);
+    *state = State { current: current.current.saturating_add(cost), ..current };
+}
+
 /// Takes `cost` off the count of the window in which it was charged, if that still counts.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
     state.refund(&Basis::of(quota), cost, receipt, now);
@@ -149,7 +155,7 @@ impl<'a> View<'a> {
                 _ => self.left + self.quota.period_micros(),
             },
             refill_micros: if current.saturating_add(faded) > limit {
-                // A shrunken quota: something comes back once the estimate is below the limit.
+                // A debt, or a shrunken quota: something comes back once the estimate is below the limit.
                 self.retry(1)
             } else if faded > 0 {
                 self.until_faded_to(faded - 1)

@@ -4,6 +4,7 @@ use super::Counter;
 use crate::{Algorithm, MINUTE, Outcome, Quota, Receipt, Retry, SECOND, Timestamp};
 
 mod change;
+mod debit;
 mod refund;
 mod retry;
 mod time;
@@ -52,6 +53,10 @@ impl Subject {
 
     fn refund(&mut self, cost: u32, receipt: Option<Receipt>) {
         self.counter.refund(cost, receipt, self.now);
+    }
+
+    fn debit(&mut self, cost: u32) {
+        self.counter.debit(&self.quota, cost, self.now);
     }
 
     /// Charges `cost`, which must fit, and returns the receipt.

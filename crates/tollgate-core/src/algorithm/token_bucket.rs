@@ -3,8 +3,8 @@
 //! Over any span *d* it admits at most burst + rate × *d*. An idle bucket fills to its burst and no
 //! further.
 
-use super::bucket::{self, FullAt};
-use super::{Basis, Used};
+use super::full_at::FullAt;
+use super::{Basis, Used, bucket};
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
 /// When the bucket is full again.
@@ -21,6 +21,13 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     state.0.peek::<false>(quota, cost, now)
+}
+
+/// Takes `cost` tokens, whether or not they are there.
+///
+/// What was not there is owed: it is paid off first, at the bucket's pace. A bucket owes at most as much as it holds.
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+    state.0.debit(quota, cost, now);
 }
 
 /// Puts `cost` tokens back, and no more than the bucket holds.
@@ -50,6 +57,6 @@ impl State {
     }
 
     pub(crate) fn expires_at(&self, _: &Basis) -> u64 {
-        bucket::ceil(self.0.0)
+        bucket::ceil(self.0.at())
     }
 }

@@ -233,6 +233,18 @@ impl<C: Clock> Store for MemoryStore<C> {
         ready(Ok(()))
     }
 
+    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        for charge in charges {
+            let tag = self.tag(charge.rule, &charge.key);
+            let mut shard = self.shard(tag);
+            let now = self.inner.clock.now();
+            shard.debit(tag, charge, now);
+            drop(shard);
+            self.sweep_if_due(now);
+        }
+        ready(Ok(()))
+    }
+
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
         let tag = self.tag(rule, &key);
         self.shard(tag).reset(tag);

@@ -220,12 +220,23 @@ impl Shard {
         let mut counter = crate::algorithm::Counter::new(charge.quota);
         let outcome = counter.charge(charge.quota, charge.cost, now);
         if outcome.is_admitted() && charge.cost > 0 {
-            self.make_room(tag, own, now);
-            let packed = self.pack(counter.into_state());
-            let quota = self.acquire(charge.quota);
-            self.table.insert(Slot { tag, packed, quota });
+            self.insert(tag, counter, charge.quota, own, now);
         }
         outcome
+    }
+
+    fn insert(
+        &mut self,
+        tag: u64,
+        counter: crate::algorithm::Counter,
+        quota: &Quota,
+        own: Own<'_>,
+        now: Timestamp,
+    ) {
+        self.make_room(tag, own, now);
+        let packed = self.pack(counter.into_state());
+        let quota = self.acquire(quota);
+        self.table.insert(Slot { tag, packed, quota });
     }
 
     /// What a charge of `cost` would say.
@@ -271,6 +282,26 @@ impl Shard {
                 module::refund(state, quota, refund.cost, refund.receipt, now);
             });
         }
+    }
+
+    /// Takes what is due, whether or not it fits.
+    pub(super) fn debit(&mut self, tag: u64, charge: &Charge<'_>, now: Timestamp) {
+        let Charge { quota, cost, .. } = *charge;
+        if quota.max() == 0 || cost == 0 {
+            return;
+        }
+        let Ok(at) = self.table.find(tag) else {
+            let mut counter = crate::algorithm::Counter::new(quota);
+            counter.debit(quota, cost, now);
+            return self.insert(tag, counter, quota, &[], now);
+        };
+        if self.rest.quotas.get(self.table.slot(at).quota) != quota {
+            self.reread(at, quota, now);
+        }
+        let slot = self.table.slot(at);
+        with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
+            module::debit(state, quota, cost, now);
+        });
     }
 
     pub(super) fn reset(&mut self, tag: u64) {

@@ -1,7 +1,6 @@
 //! What the table keeps for one key: 24 bytes.
 
-use crate::algorithm::{fixed_window, leaky_bucket, sliding_window, token_bucket};
-use crate::quota::Span;
+use crate::algorithm::{FullAt, fixed_window, leaky_bucket, sliding_window, token_bucket};
 use crate::{Quota, Timestamp};
 
 /// One key's count: the hash of rule and key, the state in 12 bytes, and the number of the quota that
@@ -44,28 +43,24 @@ pub(super) trait Pack: Sized {
 impl Pack for token_bucket::State {
     #[inline]
     fn pack(self) -> Packed {
-        let Span { micros, parts } = self.0.0;
-        Packed { wide: micros, narrow: parts }
+        let (wide, narrow) = self.0.marked();
+        Packed { wide, narrow }
     }
 
     #[inline]
     fn unpack(packed: Packed, _: &Quota, _: Timestamp) -> Self {
-        let mut state = Self::default();
-        state.0.0 = Span { micros: packed.wide, parts: packed.narrow };
-        state
+        Self(FullAt::from_marked(packed.wide, packed.narrow))
     }
 }
 
 impl Pack for leaky_bucket::State {
     fn pack(self) -> Packed {
-        let Span { micros, parts } = self.0.0;
-        Packed { wide: micros, narrow: parts }
+        let (wide, narrow) = self.0.marked();
+        Packed { wide, narrow }
     }
 
     fn unpack(packed: Packed, _: &Quota, _: Timestamp) -> Self {
-        let mut state = Self::default();
-        state.0.0 = Span { micros: packed.wide, parts: packed.narrow };
-        state
+        Self(FullAt::from_marked(packed.wide, packed.narrow))
     }
 }
 

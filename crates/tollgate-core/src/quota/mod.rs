@@ -341,6 +341,14 @@ impl Quota {
         (micros, parts)
     }
 
+    /// The same for units that are taken [whether or not they fit](crate::Store::debit). Never more than the longest debt takes
+    /// to be paid off, which is two full refills, or 142 years if those take longer.
+    #[must_use]
+    pub fn time_of_debit(&self, cost: u32) -> (u64, u32) {
+        let Span { micros, parts } = self.span_of_debit(cost);
+        (micros, parts)
+    }
+
     #[inline]
     pub(crate) const fn identity(&self) -> &[u64; 2] {
         &self.identity
@@ -380,6 +388,23 @@ impl Quota {
         let parts = cost as u64 * self.unit.parts as u64;
         let units = self.rate_units as u64;
         Span { micros: cost as u64 * self.unit.micros + parts / units, parts: (parts % units) as u32 }
+    }
+
+    /// How long `cost` units take to come back, whether or not they fit; at most the longest debt.
+    pub(crate) fn span_of_debit(&self, cost: u32) -> Span {
+        let parts = u128::from(cost) * u128::from(self.rate_micros.get());
+        let units = u128::from(self.rate_units);
+        let micros = u64::try_from(parts / units).unwrap_or(u64::MAX);
+        Span { micros, parts: (parts % units) as u32 }.min(self.longest_debt())
+    }
+
+    /// How long it takes at most until a budget that owes is whole. It owes no more than it holds, so that nobody is locked
+    /// out for longer than two full refills.
+    pub(crate) fn longest_debt(&self) -> Span {
+        let parts = 2 * u64::from(self.fill.parts);
+        let units = u64::from(self.rate_units);
+        let twice = Span { micros: 2 * self.fill.micros + parts / units, parts: (parts % units) as u32 };
+        twice.min(Span { micros: MAX_FILL, parts: 0 }).max(self.fill)
     }
 }
 

@@ -1,0 +1,50 @@
+//! The one point in time that a bucket is known by, and whether it owes.
+
+use crate::quota::Span;
+
+/// Set beside the microseconds of a budget that owes. No clock gets there.
+const OWES: u64 = 1 << 63;
+
+/// The point at which the budget is whole; any time in the past means that it is.
+///
+/// A budget that owes may be whole only after more than a full refill. Without the mark that could not be told from
+/// a clock that was set back, which must lock nobody for longer than that.
+///
+/// The mark is a bit of the number, so that it costs no memory, and so that the point of a budget that owes is later than
+/// any that is looked for: who forgets to ask finds no budget, and never too much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FullAt {
+    marked: u64,
+    parts: u32,
+}
+
+impl FullAt {
+    #[inline]
+    pub(crate) const fn new(at: Span, owes: bool) -> Self {
+        // No clock comes near the end of the numbers; if one did, nothing would make sense, but nothing breaks.
+        let micros = at.micros & !OWES;
+        Self { marked: if owes { micros | OWES } else { micros }, parts: at.parts }
+    }
+
+    /// The point, with the mark in it: far in the future if the budget owes.
+    #[inline]
+    pub(crate) const fn marked(self) -> (u64, u32) {
+        (self.marked, self.parts)
+    }
+
+    /// What [`marked`](Self::marked) returned.
+    #[inline]
+    pub(crate) const fn from_marked(marked: u64, parts: u32) -> Self {
+        Self { marked, parts }
+    }
+
+    /// The point itself.
+    pub(crate) const fn at(self) -> Span {
+        Span { micros: self.marked & !OWES, parts: self.parts }
+    }
+
+    /// Whether more than the whole budget was taken when it was last written. It may have paid off since.
+    pub(crate) const fn owes(self) -> bool {
+        self.marked & OWES != 0
+    }
+}
