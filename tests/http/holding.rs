@@ -1,65 +1,16 @@
 //! Leaky buckets: requests are held back until it is their turn.
 
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use http::{Request, StatusCode};
-use tokio::time::Instant;
-use tollgate::{
-    Clock, Decision, Limiter, MINUTE, MemoryStore, Quota, RateLimit, RateLimitLayer, Rule, Timestamp, key,
-};
-use tower::util::BoxCloneSyncService;
-use tower::{Layer, Service, ServiceExt, service_fn};
+use http::StatusCode;
+use tollgate::{Decision, Limiter, MINUTE, Quota, Rule, key};
 
-use crate::support::{Reply, ReplyExt, START, get, millis, ok, secs};
-
-/// Goes with tokio's time, which stands still until all wait.
-#[derive(Clone, Debug)]
-struct TokioClock(Instant);
-
-impl Clock for TokioClock {
-    fn now(&self) -> Timestamp {
-        START.saturating_add(self.0.elapsed())
-    }
-}
-
-type Inner = BoxCloneSyncService<Request<()>, Reply, Infallible>;
-type Queue = RateLimit<Inner, MemoryStore<TokioClock>>;
-
-/// When which request came through.
-type Log = Arc<Mutex<Vec<(String, Duration)>>>;
-
-fn queue(rules: impl IntoIterator<Item = Rule>) -> (Queue, Log) {
-    let start = Instant::now();
-    let store = MemoryStore::builder().clock(TokioClock(start)).build();
-    let limiter = Limiter::builder().store(store).rules(rules).build().unwrap();
-    let log = Log::default();
-    let logged = Arc::clone(&log);
-    let inner = service_fn(move |request: Request<()>| {
-        logged.lock().unwrap().push((request.uri().path().to_owned(), start.elapsed()));
-        std::future::ready(Ok(ok(request)))
-    });
-    (RateLimitLayer::new(limiter).layer(BoxCloneSyncService::new(inner)), log)
-}
+use crate::held::{call, entries, logged, memory, queue, queue_of};
+use crate::support::{ReplyExt, millis, secs};
 
 /// A queue of three, one of whom leaves each second.
 fn of_three() -> Rule {
     Rule::new("queue", Quota::leaky_bucket(1, secs(1)).capacity(3)).key(key::global())
-}
-
-fn logged(log: &Log) -> Vec<(String, u64)> {
-    log.lock().unwrap().iter().map(|(path, at)| (path.clone(), at.as_millis() as u64)).collect()
-}
-
-fn entries(entries: &[(&str, u64)]) -> Vec<(String, u64)> {
-    entries.iter().map(|(path, at)| ((*path).to_owned(), *at)).collect()
-}
-
-async fn call(queue: &mut Queue, path: &str) -> impl Future<Output = Result<Reply, Infallible>> + use<> {
-    queue.ready().await.unwrap().call(get(path))
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,4 +163,42 @@ async fn queues_are_one_for_each_key() {
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 0)]));
     let reply = call(&mut queue, "/c").await.await.unwrap();
     assert_eq!(reply.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_finds_no_room_is_answered_at_once_and_takes_no_place() {
+    let (mut queue, log) = queue_of(Limiter::builder().store(memory()).rule(of_three()).max_waiting(1));
+    let (a, b) = (call(&mut queue, "/a").await, call(&mut queue, "/b").await);
+    let refused = call(&mut queue, "/full").await.now_or_never().unwrap().unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(refused.field("retry-after"), Some("1"));
+    let _ = tokio::join!(a, b);
+    // Its place was given back: the next one has it.
+    let _ = call(&mut queue, "/c").await.await;
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/c", 2_000)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_lets_go_those_who_are_held_back_and_nobody_else() {
+    let (mut queue, log) = queue([of_three()]);
+    let limiter = queue.limiter().clone();
+    let (a, b, c) =
+        (call(&mut queue, "/a").await, call(&mut queue, "/b").await, call(&mut queue, "/c").await);
+    let closing = async {
+        tokio::time::sleep(millis(300)).await;
+        assert_eq!(limiter.waiting(), 2);
+        limiter.close();
+    };
+    let start = tokio::time::Instant::now();
+    let (a, b, c, ()) = tokio::join!(a, b, c, closing);
+    assert_eq!(start.elapsed(), millis(300));
+    assert_eq!(a.unwrap().status(), StatusCode::OK);
+    for let_go in [b, c] {
+        assert_eq!(let_go.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert_eq!(limiter.waiting(), 0);
+    // What need not wait is served as ever.
+    tokio::time::sleep(secs(3)).await;
+    assert_eq!(call(&mut queue, "/late").await.await.unwrap().status(), StatusCode::OK);
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/late", 3_300)]));
 }

@@ -1,14 +1,17 @@
-//! What axum knows about a request.
+//! What axum knows about a request, and what its handlers can know about the limits.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use axum::extract::connect_info::MockConnectInfo;
-use axum::extract::{ConnectInfo, MatchedPath, OriginalUri};
-use http::Extensions;
+use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, OptionalFromRequestParts, OriginalUri};
+use axum::response::{IntoResponse, Response};
+use http::{Extensions, StatusCode, request};
 
 use crate::RequestHead;
 use crate::rule::Pattern;
+use crate::settle::Limits;
 
 /// The peer's address, as a server started with connect info has it.
 #[inline]
@@ -38,4 +41,42 @@ pub(crate) fn original_path(extensions: &Extensions) -> Option<&str> {
 pub(crate) fn route_param<'a>(head: &RequestHead<'a>, name: &str) -> Option<Cow<'a, [u8]>> {
     let pattern = Pattern::parse(route(head.extensions())?).ok()?;
     pattern.param(head.path(), name)
+}
+
+/// There are no [`Limits`] to extract: no [layer](crate::RateLimitLayer) around the handler has decided on the request.
+///
+/// That is so where there is no layer, but also where no rule counts the request and none is settled. A handler that is
+/// there for such requests as well takes an `Option<Limits>`.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MissingLimits;
+
+impl std::fmt::Display for MissingLimits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the handler wants the limits of its request, but no `RateLimitLayer` around it has decided on it")
+    }
+}
+
+impl std::error::Error for MissingLimits {}
+
+impl IntoResponse for MissingLimits {
+    fn into_response(self) -> Response {
+        (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
+    }
+}
+
+impl<T: Sync> FromRequestParts<T> for Limits {
+    type Rejection = MissingLimits;
+
+    async fn from_request_parts(parts: &mut request::Parts, _: &T) -> Result<Self, MissingLimits> {
+        Self::of(&parts.extensions).ok_or(MissingLimits)
+    }
+}
+
+impl<T: Sync> OptionalFromRequestParts<T> for Limits {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut request::Parts, _: &T) -> Result<Option<Self>, Infallible> {
+        Ok(Self::of(&parts.extensions))
+    }
 }

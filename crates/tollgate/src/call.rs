@@ -9,11 +9,13 @@ use tower_service::Service;
 use crate::RequestHead;
 use crate::future::ResponseFuture;
 use crate::gate::{Gate, Verdict};
+use crate::hold::Patience;
 use crate::key::Extracted;
 use crate::limiter::{Plan, Planning};
 use crate::response::Rejection;
 use crate::rule::{Matching, Pattern};
 use crate::service::RateLimit;
+use crate::settle::Account;
 use crate::told::{One, Told, expose};
 use crate::waiting::Waiting;
 
@@ -74,7 +76,7 @@ where
             true => (0, None),
             false => match gate.find(&request) {
                 Found::One(number, pattern) => (number, pattern),
-                Found::None => return pass_on(inner, request),
+                Found::None => return gate.pass_on(inner, request),
                 Found::Other(asked) => return gate.go_on(inner, request, asked),
             },
         };
@@ -143,13 +145,16 @@ impl<S: Store, R> Gate<S, R> {
                 let name = self.limiter.rules().rule(rule).name;
                 (Plan::one(rule, key, cost), Ok(Decision::one(at, name, outcome)))
             }
-            Asked::Nothing => return pass_on(inner, request),
+            Asked::Nothing => return self.pass_on(inner, request),
             Asked::Planning(planning) => {
                 return ResponseFuture::wait(Waiting::plan(planning, self.take_ready(inner), request));
             }
             Asked::Planned(plan) => {
                 if let Some(rule) = plan.refused_by() {
                     return ResponseFuture::answer(self.refuse(&request, rule));
+                }
+                if self.limiter.has_line(&plan, Patience::OfRules) {
+                    return self.queue(inner, request, plan, None);
                 }
                 match self.limiter.decide(&plan) {
                     Answer::Now(answer) => (plan, answer),
@@ -176,13 +181,41 @@ impl<S: Store, R> Gate<S, R> {
         I: Service<Request<A>, Response = Response<B>> + Clone,
         R: Rejection<B> + Clone,
     {
-        match self.judge(&mut request, &plan, answer) {
+        match self.judge(&mut request, &plan, answer, false) {
             Verdict::Forward(told) => ResponseFuture::forward(inner.call(request), told),
             Verdict::Reject(response) => ResponseFuture::answer(response),
-            Verdict::Hold(held, told) => {
-                ResponseFuture::wait(Waiting::hold(held, plan, told, self.take_ready(inner), request))
+            Verdict::Hold(held, ticket, told) => {
+                ResponseFuture::wait(Waiting::hold(held, ticket, plan, told, self.take_ready(inner), request))
             }
+            Verdict::Queue(denied) => self.queue(inner, request, plan, Some(denied)),
         }
+    }
+
+    /// Has a request wait for its budget, of which this has been said, if the store was asked.
+    #[cold]
+    fn queue<I, A, B>(
+        &self,
+        inner: &mut I,
+        request: Request<A>,
+        plan: Plan,
+        denied: Option<Decision>,
+    ) -> ResponseFuture<I, S, R, A, B>
+    where
+        I: Service<Request<A>, Response = Response<B>> + Clone,
+        R: Rejection<B> + Clone,
+    {
+        let turning = self.limiter.clone().take_turn(plan, Patience::OfRules, denied);
+        ResponseFuture::wait(Waiting::queue(turning, self.take_ready(inner), request))
+    }
+
+    /// Takes a request to the inner service of which there is nothing to tell.
+    #[inline(never)]
+    fn pass_on<I, A, B>(&self, inner: &mut I, mut request: Request<A>) -> ResponseFuture<I, S, R, A, B>
+    where
+        I: Service<Request<A>, Response = Response<B>>,
+    {
+        self.settle(&mut request, Account::empty);
+        ResponseFuture::forward(inner.call(request), Told::NOTHING)
     }
 
     /// The service that was polled ready, leaving a clone, which was not, in its place.
@@ -193,14 +226,4 @@ impl<S: Store, R> Gate<S, R> {
         let clone = inner.clone();
         RateLimit::new(std::mem::replace(inner, clone), self.clone())
     }
-}
-
-/// Takes a request to the inner service of which there is nothing to tell.
-#[inline(never)]
-fn pass_on<I, S, R, A, B>(inner: &mut I, request: Request<A>) -> ResponseFuture<I, S, R, A, B>
-where
-    I: Service<Request<A>, Response = Response<B>>,
-    S: Store,
-{
-    ResponseFuture::forward(inner.call(request), Told::NOTHING)
 }

@@ -147,6 +147,14 @@ pub enum LimiterError {
         /// The tier.
         tier: String,
     },
+    /// No rule of the limiter is settled, so what was charged for a request is not known any more.
+    NotSettled {
+        /// The rule that was asked for.
+        rule: String,
+    },
+    /// It would have to be waited, and nobody can: too many [wait already](crate::LimiterBuilder::max_waiting), or the
+    /// limiter [is closed](crate::Limiter::close).
+    NoRoom,
     /// The store could not decide.
     Store(StoreError),
 }
@@ -156,6 +164,14 @@ impl fmt::Display for LimiterError {
         match self {
             Self::UnknownRule(rule) => write!(f, "there is no rule named `{rule}`"),
             Self::UnknownTier { rule, tier } => write!(f, "rule `{rule}` has no tier named `{tier}`"),
+            Self::NotSettled { rule } => write!(
+                f,
+                "what was charged under `{rule}` cannot be changed any more, as no rule of the limiter is settled: say so \
+                 with `Rule::settle_in_handler`"
+            ),
+            Self::NoRoom => {
+                f.write_str("there is no room to wait in: too many wait already, or the limiter is closed")
+            }
             Self::Store(error) => write!(f, "{error}"),
         }
     }
@@ -165,7 +181,7 @@ impl Error for LimiterError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::UnknownRule(_) | Self::UnknownTier { .. } => None,
+            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::NoRoom => None,
         }
     }
 }

@@ -1,17 +1,18 @@
 //! What the layer decides with: from a request and the store's answer to what becomes of the request.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, Method, Request, Response};
-use tollgate_core::{
-    Algorithm, Decision, MemoryStore, Outcome, Receipt, Refund, Retry, RuleName, Store, StoreError, Timestamp,
-};
+use tollgate_core::{Decision, MemoryStore, Outcome, Retry, RuleName, Store, StoreError, Timestamp};
 
 use crate::RequestHead;
 use crate::headers::{HeaderFields, Trio};
+use crate::hold::{Held, Patience, Ticket};
 use crate::limiter::{Fallback, Limiter, Plan};
 use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice};
+use crate::settle::{Account, Limits, Settling};
 use crate::told::{More, One, Shown, Told, expose};
 
 /// A limiter, and how it speaks to clients.
@@ -29,22 +30,11 @@ pub(crate) enum Verdict<B> {
     /// It goes on.
     Forward(Told),
     /// It goes on after the decision's delay.
-    Hold(Held, Told),
+    Hold(Held, Ticket, Told),
+    /// It waits for its budget, of which this has been said.
+    Queue(Decision),
     /// It is answered.
     Reject(Response<B>),
-}
-
-/// The decision by which a request is held back.
-pub(crate) struct Held {
-    pub(crate) decision: Box<Decision>,
-    /// Whether it was made in this process, as the store failed.
-    pub(crate) is_local: bool,
-}
-
-impl Held {
-    fn new(decision: &Decision, is_local: bool) -> Self {
-        Self { decision: Box::new(decision.clone()), is_local }
-    }
 }
 
 impl<S: Store, R> Gate<S, R> {
@@ -63,26 +53,53 @@ impl<S: Store, R> Gate<S, R> {
         request: &mut Request<A>,
         plan: &Plan,
         answer: &Result<Decision, StoreError>,
+        has_waited: bool,
     ) -> Verdict<B>
     where
         R: Rejection<B>,
     {
         let decision = match answer {
             Ok(decision) if decision.is_admitted() => decision,
+            Ok(decision)
+                if !has_waited && self.limiter.is_worth_waiting(plan, Patience::OfRules, decision) =>
+            {
+                return Verdict::Queue(decision.clone());
+            }
             Ok(decision) => {
-                return Verdict::Reject(self.deny(request, decision.clone(), self.policies(plan)));
+                return Verdict::Reject(self.deny_planned(request, plan, decision.clone()));
             }
             Err(error) => return self.fail(request, plan, error),
         };
         if self.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
-        let told = self.tell(decision, self.policies(plan));
+        let settling = self.settle(request, |limiter| Account::new(limiter, plan, decision.clone(), false));
+        let told = self.tell(decision, self.policies(plan), settling);
         if decision.is_delayed() {
-            Verdict::Hold(Held::new(decision, false), told)
+            self.hold(request, plan, Held::new(decision, false), told)
         } else {
             Verdict::Forward(told)
         }
+    }
+
+    /// Holds a request back, if there is room.
+    fn hold<A, B>(&self, request: &Request<A>, plan: &Plan, held: Held, told: Told) -> Verdict<B>
+    where
+        R: Rejection<B>,
+    {
+        if let Ok(ticket) = self.limiter.room().enter() {
+            return Verdict::Hold(held, ticket, told);
+        }
+        held.give_back(&self.limiter, plan);
+        Verdict::Reject(self.no_room(request))
+    }
+
+    /// What a request is answered that would have to wait where nobody can.
+    pub(crate) fn no_room<A, B>(&self, request: &Request<A>) -> Response<B>
+    where
+        R: Rejection<B>,
+    {
+        self.reject(request, &Refusal::NoRoom, None)
     }
 
     /// What becomes of a request of which the store cannot tell.
@@ -106,16 +123,36 @@ impl<S: Store, R> Gate<S, R> {
             Fallback::Allow => None,
         };
         request.extensions_mut().insert(error.clone());
-        let Some(decision) = decision else { return Verdict::Forward(Told::NOTHING) };
+        let Some(decision) = decision else {
+            self.settle(request, Account::empty);
+            return Verdict::Forward(Told::NOTHING);
+        };
         if self.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
-        let told = self.tell(&decision, self.local_policies(plan));
+        let settling = self.settle(request, |limiter| Account::new(limiter, plan, decision.clone(), true));
+        let told = self.tell(&decision, self.local_policies(plan), settling);
         if decision.is_delayed() {
-            Verdict::Hold(Held::new(&decision, true), told)
+            self.hold(request, plan, Held::new(&decision, true), told)
         } else {
             Verdict::Forward(told)
         }
+    }
+
+    /// Opens an account for a request that goes on, if there is a rule that settles what was charged, and gives it to
+    /// the handler.
+    #[inline]
+    pub(crate) fn settle<A>(
+        &self,
+        request: &mut Request<A>,
+        account: impl FnOnce(Limiter<S>) -> Account<S>,
+    ) -> Option<Arc<dyn Settling>> {
+        if !self.limiter.rules().is_settled() {
+            return None;
+        }
+        let account: Arc<dyn Settling> = Arc::new(account(self.limiter.clone()));
+        Limits::new(Arc::clone(&account)).put(request.extensions_mut());
+        Some(account)
     }
 
     /// What a request is answered that has not got the key of a rule that wants it.
@@ -133,6 +170,18 @@ impl<S: Store, R> Gate<S, R> {
         // It speaks of this rule alone: the others have not been asked.
         let policy = rule_of.map(|rule| rule.policy(&own));
         self.deny(request, Decision::one(at, rule, outcome), policy.into_iter())
+    }
+
+    pub(crate) fn deny_planned<A, B>(
+        &self,
+        request: &Request<A>,
+        plan: &Plan,
+        decision: Decision,
+    ) -> Response<B>
+    where
+        R: Rejection<B>,
+    {
+        self.deny(request, decision, self.policies(plan))
     }
 
     fn deny<A, B>(
@@ -176,11 +225,16 @@ impl<S: Store, R> Gate<S, R> {
     }
 
     #[inline]
-    fn tell(&self, decision: &Decision, policies: impl Iterator<Item = HeaderValue>) -> Told {
+    fn tell(
+        &self,
+        decision: &Decision,
+        policies: impl Iterator<Item = HeaderValue>,
+        settling: Option<Arc<dyn Settling>>,
+    ) -> Told {
         let shown = self.shown();
-        if shown.exposed || self.fields.ietf.is_some() {
+        if shown.exposed || self.fields.ietf.is_some() || settling.is_some() {
             let lines = self.fields.lines(decision, policies);
-            return Told::more(More { decision: decision.clone(), shown, lines });
+            return Told::more(More { decision: decision.clone(), shown, lines, settling });
         }
         match decision.tightest() {
             Some((rule, outcome)) => Told::one(One { rule, at: decision.at(), outcome: *outcome, shown }),
@@ -201,7 +255,7 @@ impl<S: Store, R> Gate<S, R> {
             expose(request.extensions_mut(), || decision.clone());
         }
         let lines = self.fields.lines(&decision, std::iter::once(rule.policy(&QuotaChoice::Own(0))));
-        Told::more(More { decision, shown, lines })
+        Told::more(More { decision, shown, lines, settling: None })
     }
 
     #[inline]
@@ -223,41 +277,5 @@ impl<S: Store, R> Gate<S, R> {
     {
         let policy = std::iter::once_with(|| rule.policy(&QuotaChoice::Own(0)));
         self.deny(request, Decision::one(at, rule.name, outcome), policy)
-    }
-}
-
-/// A request's place in the queues that it waits in, which is given back if the request goes away.
-pub(crate) struct Place<S: Store> {
-    held: Option<(Limiter<S>, Plan, Held)>,
-}
-
-impl<S: Store> Place<S> {
-    pub(crate) fn new(limiter: Limiter<S>, plan: Plan, held: Held) -> Self {
-        Self { held: Some((limiter, plan, held)) }
-    }
-
-    /// It is the request's turn.
-    pub(crate) fn take(&mut self) {
-        self.held = None;
-    }
-}
-
-impl<S: Store> Drop for Place<S> {
-    fn drop(&mut self) {
-        let Some((limiter, plan, Held { decision, is_local })) = self.held.take() else { return };
-        for planned in plan.entries() {
-            let charge = limiter.charge_of(planned);
-            if charge.quota.algorithm() != Algorithm::LeakyBucket {
-                continue;
-            }
-            if let Some(receipt) = Receipt::of(&decision, charge.rule) {
-                let refund = [Refund::new(charge.rule, charge.key, charge.cost).receipt(receipt)];
-                // The call hands the refund over; there is nobody to wait for it.
-                match limiter.local_store() {
-                    Some(local) if is_local => drop(local.refund(&refund)),
-                    _ => drop(limiter.store().refund(&refund)),
-                }
-            }
-        }
     }
 }

@@ -10,12 +10,15 @@ mod future;
 mod gate;
 mod head;
 mod headers;
+mod hold;
 pub mod key;
 mod layer;
 mod limiter;
 mod response;
+mod response_head;
 mod rule;
 mod service;
+mod settle;
 mod told;
 mod waiting;
 
@@ -26,6 +29,8 @@ pub use tollgate_core::{
     QuotaError, Retry, SECOND, Share, Store, StoreError, SystemClock, Timestamp,
 };
 
+#[cfg(feature = "axum")]
+pub use self::axum::MissingLimits;
 pub use self::error::{ConfigError, LimiterError};
 pub use self::failure::FailurePolicy;
 pub use self::future::ResponseFuture;
@@ -35,5 +40,7 @@ pub use self::key::KeyExtractor;
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{ChargeBuilder, Limiter, LimiterBuilder};
 pub use self::response::{BoxRejection, JsonRejection, ProblemRejection, Refusal, Rejection};
+pub use self::response_head::ResponseHead;
 pub use self::rule::{MissingKey, Rule, Tier, TierChoice};
 pub use self::service::RateLimit;
+pub use self::settle::{ByteCount, Limits, Measure, Meter, MeterFuture, MeterLayer, Metered, Settle};

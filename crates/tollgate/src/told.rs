@@ -1,15 +1,18 @@
 //! What a response tells of the decision: header fields, and the decision itself in the extensions.
 
+use std::sync::Arc;
+
 use http::{Extensions, Response};
 use tollgate_core::{Decision, Outcome, RuleName, Timestamp};
 
 use crate::headers::{Lines, Trio};
+use crate::response_head::ResponseHead;
+use crate::settle::Settling;
 
 /// What the response to a request that goes on will tell.
 ///
 /// What one rule says is here as it is, as that is what most requests have. All else is in a box: the future that
 /// this is part of is moved about for every request.
-#[derive(Debug)]
 pub(crate) struct Told {
     one: Option<One>,
     more: Option<Box<More>>,
@@ -23,11 +26,12 @@ pub(crate) struct One {
     pub(crate) shown: Shown,
 }
 
-#[derive(Debug)]
 pub(crate) struct More {
     pub(crate) decision: Decision,
     pub(crate) shown: Shown,
     pub(crate) lines: Lines,
+    /// Settled by the response, if there is one.
+    pub(crate) settling: Option<Arc<dyn Settling>>,
 }
 
 /// How a decision is shown.
@@ -80,6 +84,9 @@ impl One {
 impl More {
     #[inline(never)]
     fn write<B>(self, response: &mut Response<B>) {
+        if let Some(settling) = &self.settling {
+            settling.answered(&ResponseHead::from(&*response));
+        }
         let denied_within = denied_within(response);
         if self.shown.legacy {
             if let Some(trio) = Trio::of(&self.decision) {

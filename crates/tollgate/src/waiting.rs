@@ -8,12 +8,14 @@ use std::task::{Context, Poll, ready};
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tokio::time::{Sleep, sleep};
-use tollgate_core::{Answer, Store};
+use tollgate_core::{Answer, Decision, Store};
 
-use crate::gate::{Held, Place, Verdict};
+use crate::gate::Verdict;
+use crate::hold::{Held, Patience, Place, Ticket, Turn, Turning};
 use crate::limiter::{Plan, Planning};
 use crate::response::Rejection;
 use crate::service::RateLimit;
+use crate::settle::Account;
 use crate::told::Told;
 
 pin_project! {
@@ -40,8 +42,10 @@ pin_project! {
         Planning { planning: Planning },
         // The store.
         Deciding { #[pin] charging: S::Charging, plan: Plan },
+        // The request's budget.
+        Queueing { turning: Turning },
         // The request's turn.
-        Holding { #[pin] sleep: Sleep, place: Place<S>, told: Told },
+        Holding { #[pin] sleep: Sleep, ticket: Ticket, place: Place<S>, told: Told },
     }
 }
 
@@ -67,24 +71,35 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
         Self { request: Some((service, request)), step: Step::Deciding { charging, plan } }
     }
 
+    /// For the request's budget.
+    pub(crate) fn queue(turning: Turning, service: RateLimit<I, S, R>, request: Request<A>) -> Self {
+        Self { request: Some((service, request)), step: Step::Queueing { turning } }
+    }
+
     /// For the request's turn.
     pub(crate) fn hold(
         held: Held,
+        ticket: Ticket,
         plan: Plan,
         told: Told,
         service: RateLimit<I, S, R>,
         request: Request<A>,
     ) -> Self {
-        let step = Step::hold(&service, held, plan, told);
+        let step = Step::hold(&service, held, ticket, plan, told);
         Self { request: Some((service, request)), step }
     }
 }
 
 impl<S: Store> Step<S> {
-    fn hold<I, R>(service: &RateLimit<I, S, R>, held: Held, plan: Plan, told: Told) -> Self {
+    fn queue<I, R>(service: &RateLimit<I, S, R>, plan: Plan, denied: Option<Decision>) -> Self {
+        let limiter = service.limiter().clone();
+        Self::Queueing { turning: limiter.take_turn(plan, Patience::OfRules, denied) }
+    }
+
+    fn hold<I, R>(service: &RateLimit<I, S, R>, held: Held, ticket: Ticket, plan: Plan, told: Told) -> Self {
         let sleep = sleep(held.decision.delay());
         let place = Place::new(service.limiter().clone(), plan, held);
-        Self::Holding { sleep, place, told }
+        Self::Holding { sleep, ticket, place, told }
     }
 }
 
@@ -113,12 +128,20 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
                 StepProjected::Deciding { charging, plan } => {
                     let answer = ready!(charging.poll(cx));
                     let plan = std::mem::take(plan);
-                    judged(service, service.gate().judge(request, &plan, &answer), plan)
+                    judged(service, service.gate().judge(request, &plan, &answer, false), plan)
                 }
-                StepProjected::Holding { sleep, place, told } => {
-                    ready!(sleep.poll(cx));
-                    place.take();
-                    Next::Forward(std::mem::replace(told, Told::NOTHING))
+                StepProjected::Queueing { turning } => {
+                    let (plan, turn) = ready!(turning.as_mut().poll(cx));
+                    turned(service, request, plan, turn)
+                }
+                StepProjected::Holding { sleep, ticket, place, told } => {
+                    if sleep.poll(cx).is_ready() {
+                        place.take();
+                        Next::Forward(std::mem::replace(told, Told::NOTHING))
+                    } else {
+                        ready!(ticket.poll_closed(cx));
+                        Next::Answer(service.gate().no_room(request))
+                    }
                 }
             };
             match next {
@@ -143,13 +166,17 @@ where
     R: Rejection<B>,
 {
     if plan.is_empty() {
+        service.gate().settle(request, Account::empty);
         return Next::Forward(Told::NOTHING);
     }
     if let Some(rule) = plan.refused_by() {
         return Next::Answer(service.gate().refuse(request, rule));
     }
+    if service.limiter().has_line(&plan, Patience::OfRules) {
+        return Next::Step(Step::queue(service, plan, None));
+    }
     match service.limiter().decide(&plan) {
-        Answer::Now(answer) => judged(service, service.gate().judge(request, &plan, &answer), plan),
+        Answer::Now(answer) => judged(service, service.gate().judge(request, &plan, &answer, false), plan),
         Answer::Later(charging) => Next::Step(Step::Deciding { charging, plan }),
     }
 }
@@ -159,6 +186,26 @@ fn judged<I, S: Store, R, B>(service: &RateLimit<I, S, R>, verdict: Verdict<B>, 
     match verdict {
         Verdict::Forward(told) => Next::Forward(told),
         Verdict::Reject(response) => Next::Answer(response),
-        Verdict::Hold(held, told) => Next::Step(Step::hold(service, held, plan, told)),
+        Verdict::Hold(held, ticket, told) => Next::Step(Step::hold(service, held, ticket, plan, told)),
+        Verdict::Queue(denied) => Next::Step(Step::queue(service, plan, Some(denied))),
+    }
+}
+
+/// After waiting for a budget.
+fn turned<I, S, R, A, B>(
+    service: &RateLimit<I, S, R>,
+    request: &mut Request<A>,
+    plan: Plan,
+    turn: Turn,
+) -> Next<S, B>
+where
+    S: Store,
+    R: Rejection<B>,
+{
+    let gate = service.gate();
+    match turn {
+        Turn::Answered { answer, .. } => judged(service, gate.judge(request, &plan, &answer, true), plan),
+        Turn::NoRoom(Some(denied)) => Next::Answer(gate.deny_planned(request, &plan, denied)),
+        Turn::NoRoom(None) => Next::Answer(gate.no_room(request)),
     }
 }

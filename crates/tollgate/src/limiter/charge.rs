@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::time::Duration;
 
 use tollgate_core::{Charge, Decision, Key, MemoryStore, Store, StoreError};
 
-use super::{Fallback, Limiter, Planned};
+use super::{Fallback, Limiter, Plan, Planned};
 use crate::error::LimiterError;
+use crate::hold::{Patience, Turn};
 use crate::rule::TierChoice;
 
 /// One or several charges, to be made together. Awaiting it makes them.
@@ -72,6 +74,68 @@ impl<S: Store> ChargeBuilder<S> {
         let planned = self.plan()?;
         let looked = self.limiter.store().peek(&self.charges(&planned)).await;
         looked.or_else(|error| self.fall_back(&planned, error, MemoryStore::look))
+    }
+
+    /// Waits until what is to be charged fits, and charges it.
+    ///
+    /// For what cannot be refused: jobs, messages, calls to somebody else's API. Those who wait in this process for the
+    /// same key are served in the order in which they came, whatever they cost, and each asks the store only when it is
+    /// its turn. A leaky bucket's delay is waited for as well. Those who do not wait are decided as ever, and may get
+    /// ahead.
+    ///
+    /// Dropping the future leaves the line and charges nothing; a place in a leaky bucket's queue is given back where the
+    /// spacing still holds.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::builder().rule(Rule::new("mails", Quota::per_second(100).burst(1))).build()?;
+    /// for mail in ["one", "two", "three"] {
+    ///     limiter.charge("mails", "smtp.example.com").until_ready().await?;
+    ///     println!("sending {mail}, ten milliseconds after the last");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The decision denies only if waiting is in vain, as a cost is above what its quota can ever hold.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such rule or tier, or the store fails and no rule decides locally, or nobody can wait
+    /// ([`LimiterError::NoRoom`]).
+    pub async fn until_ready(self) -> Result<Decision, LimiterError> {
+        self.wait(None).await
+    }
+
+    /// The same, but for at most so long. If it would take longer, the decision denies, as soon as that is clear.
+    ///
+    /// # Errors
+    ///
+    /// As for [`until_ready`](Self::until_ready).
+    pub async fn ready_within(self, patience: Duration) -> Result<Decision, LimiterError> {
+        self.wait(Some(patience)).await
+    }
+
+    async fn wait(self, patience: Option<Duration>) -> Result<Decision, LimiterError> {
+        let plan = Plan::of(self.plan()?.into_iter().collect());
+        let (limiter, patience) = (self.limiter, Patience::Own(patience));
+        let denied = if limiter.has_line(&plan, patience) {
+            None
+        } else {
+            let (answer, is_local) = limiter.ask(&plan, patience).await;
+            let decision = answer?;
+            if decision.is_admitted() || !limiter.is_worth_waiting(&plan, patience, &decision) {
+                return limiter.hold_back(plan, decision, is_local).await;
+            }
+            Some(decision)
+        };
+        match limiter.clone().take_turn(plan, patience, denied).await {
+            (plan, Turn::Answered { answer, is_local }) => limiter.hold_back(plan, answer?, is_local).await,
+            (_, Turn::NoRoom(_)) => Err(LimiterError::NoRoom),
+        }
     }
 
     /// What is to be charged; nothing for a tier without a limit.

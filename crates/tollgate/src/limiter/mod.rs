@@ -13,6 +13,7 @@ pub use self::charge::ChargeBuilder;
 pub(crate) use self::fallback::Fallback;
 pub(crate) use self::plan::{Plan, Planned, Planning};
 use crate::error::{ConfigError, LimiterError};
+use crate::hold::Room;
 use crate::rule::{Rule, RuleSet};
 
 /// Rules, and a store that counts for them.
@@ -47,12 +48,21 @@ struct Inner<S> {
     store: S,
     /// Decides for the rules that want it when the store fails; there if there are such rules.
     local: Option<MemoryStore>,
+    room: Arc<Room>,
 }
+
+/// How many can wait unless it is said.
+const MAX_WAITING: usize = 10_000;
 
 impl Limiter {
     /// Starts making a limiter, with a store in memory unless another one is given.
     pub fn builder() -> LimiterBuilder {
-        LimiterBuilder { rules: Vec::new(), store: StoreSource::New(MemoryStore::new), max_local_keys: None }
+        LimiterBuilder {
+            rules: Vec::new(),
+            store: StoreSource::New(MemoryStore::new),
+            max_local_keys: None,
+            max_waiting: MAX_WAITING,
+        }
     }
 }
 
@@ -94,6 +104,37 @@ impl<S: Store> Limiter<S> {
         Ok(self.store().reset(rule, (&key).into()).await?)
     }
 
+    /// Lets those go who wait, for when the server is shut down: nobody waits any more from here on.
+    ///
+    /// Whoever was waiting for its budget is denied, as it would have been without waiting, and whoever a leaky bucket was
+    /// holding back is answered with 503 and gives its place back where the spacing still holds. What need not wait is
+    /// decided as ever, so requests that still come are served.
+    ///
+    /// ```no_run
+    /// # async fn serve(
+    /// #     listener: tokio::net::TcpListener,
+    /// #     app: axum::Router,
+    /// #     limiter: tollgate::Limiter,
+    /// #     stop: impl Future<Output = ()> + Send + 'static,
+    /// # ) -> std::io::Result<()> {
+    /// axum::serve(listener, app)
+    ///     .with_graceful_shutdown(async move {
+    ///         stop.await;
+    ///         limiter.close();
+    ///     })
+    ///     .await
+    /// # }
+    /// ```
+    pub fn close(&self) {
+        self.room().close();
+    }
+
+    /// How many wait: held back by the layer, or [by themselves](ChargeBuilder::until_ready).
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.room().waiting()
+    }
+
     /// The store.
     #[must_use]
     pub fn store(&self) -> &S {
@@ -107,12 +148,16 @@ impl<S: Store> Limiter<S> {
         self.inner.local.as_ref()
     }
 
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.inner.room
+    }
+
     #[inline]
     pub(crate) fn rules(&self) -> &RuleSet {
         &self.inner.rules
     }
 
-    fn find(&self, rule: &str) -> Result<usize, LimiterError> {
+    pub(crate) fn find(&self, rule: &str) -> Result<usize, LimiterError> {
         self.rules().find(rule).ok_or_else(|| LimiterError::UnknownRule(rule.to_owned()))
     }
 
@@ -168,6 +213,7 @@ pub struct LimiterBuilder<S = MemoryStore> {
     rules: Vec<Rule>,
     store: StoreSource<S>,
     max_local_keys: Option<usize>,
+    max_waiting: usize,
 }
 
 // A store is not made only to be replaced.
@@ -192,14 +238,21 @@ impl<S: Store> LimiterBuilder<S> {
 
     /// Counts in this store.
     pub fn store<T: Store>(self, store: T) -> LimiterBuilder<T> {
-        let Self { rules, max_local_keys, .. } = self;
-        LimiterBuilder { rules, store: StoreSource::Given(store), max_local_keys }
+        let Self { rules, max_local_keys, max_waiting, .. } = self;
+        LimiterBuilder { rules, store: StoreSource::Given(store), max_local_keys, max_waiting }
     }
 
     /// How many keys are counted in this process at most when the store fails, for rules that
     /// [want it](crate::FailurePolicy::Local); a million unless it is said. Without such rules there is nothing to bound.
     pub fn max_local_keys(self, max_keys: usize) -> Self {
         Self { max_local_keys: Some(max_keys), ..self }
+    }
+
+    /// How many can wait at the same time at most, held back by the layer or [by themselves](ChargeBuilder::until_ready);
+    /// ten thousand unless it is said. Those beyond do not wait: a denied request is denied at once, and one that a leaky
+    /// bucket would hold back is answered with 503.
+    pub fn max_waiting(self, max_waiting: usize) -> Self {
+        Self { max_waiting, ..self }
     }
 
     /// Makes the limiter.
@@ -220,6 +273,7 @@ impl<S: Store> LimiterBuilder<S> {
                 None => builder.build(),
             }
         });
-        Ok(Limiter { inner: Arc::new(Inner { rules, store, local }) })
+        let room = Arc::new(Room::new(self.max_waiting));
+        Ok(Limiter { inner: Arc::new(Inner { rules, store, local, room }) })
     }
 }

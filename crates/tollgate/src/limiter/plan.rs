@@ -20,7 +20,7 @@ pub(crate) struct Plan {
 }
 
 /// One charge of a plan.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) rule: usize,
     pub(crate) quota: QuotaChoice,
@@ -50,6 +50,11 @@ impl Plan {
         let mut plan = Self::default();
         plan.push(rule, key, cost);
         plan
+    }
+
+    /// These charges.
+    pub(crate) fn of(entries: SmallVec<[Planned; 2]>) -> Self {
+        Self { entries, refused_by: None }
     }
 
     #[inline]

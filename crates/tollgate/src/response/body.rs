@@ -43,6 +43,7 @@ fn json(refusal: &Refusal<'_>, wait: Option<u64>) -> Bytes {
     let rule = match refusal {
         Refusal::Limited(decision) => decision.tightest().map(|(rule, _)| rule),
         Refusal::Unavailable { rule, .. } => return write_json(refusal, Some(*rule), wait),
+        Refusal::NoRoom => return write_json(refusal, None, wait),
     };
     let (Some(rule), Some(wait)) = (rule, wait) else {
         return write_json(refusal, rule, wait);
@@ -72,6 +73,9 @@ fn write_json(refusal: &Refusal<'_>, rule: Option<RuleName>, wait: Option<u64>) 
         Refusal::Limited(_) => r#"{"error":"rate_limited","message":"Too many requests.""#,
         Refusal::Unavailable { .. } => {
             r#"{"error":"unavailable","message":"Whether this request may be served cannot be told now.""#
+        }
+        Refusal::NoRoom => {
+            r#"{"error":"unavailable","message":"This request would have to wait, and cannot now.""#
         }
     });
     if let Some(rule) = rule {
@@ -106,7 +110,9 @@ impl<B: From<Bytes>> Rejection<B> for ProblemRejection {
 fn problem(refusal: &Refusal<'_>) -> Bytes {
     let (kind, title) = match refusal {
         Refusal::Limited(_) => ("quota-exceeded", "Quota exceeded"),
-        Refusal::Unavailable { .. } => ("temporary-reduced-capacity", "Temporarily reduced capacity"),
+        Refusal::Unavailable { .. } | Refusal::NoRoom => {
+            ("temporary-reduced-capacity", "Temporarily reduced capacity")
+        }
     };
     let mut body = format!(
         r#"{{"type":"https://iana.org/assignments/http-problem-types#{kind}","title":"{title}","status":{}"#,
@@ -126,6 +132,7 @@ fn problem(refusal: &Refusal<'_>) -> Bytes {
             }
         }
         Refusal::Unavailable { rule, .. } => push_name(&mut body, *rule),
+        Refusal::NoRoom => {}
     }
     body.push_str("]}");
     body.into()

@@ -33,6 +33,9 @@ pub enum Refusal<'a> {
         /// The rule, or the first of several.
         rule: RuleName,
     },
+    /// The request would have to be held back, and cannot be: too many
+    /// [wait already](crate::LimiterBuilder::max_waiting), or the limiter [is closed](crate::Limiter::close).
+    NoRoom,
 }
 
 impl Refusal<'_> {
@@ -41,7 +44,7 @@ impl Refusal<'_> {
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Limited(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable { .. } | Self::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -50,7 +53,7 @@ impl Refusal<'_> {
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::Limited(decision) => decision.retry()?.after().map(seconds),
-            Self::Unavailable { .. } => Some(1),
+            Self::Unavailable { .. } | Self::NoRoom => Some(1),
         }
     }
 }

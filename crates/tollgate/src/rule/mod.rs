@@ -8,6 +8,7 @@ mod tier;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::Method;
 use tollgate_core::Quota;
@@ -19,9 +20,12 @@ pub(crate) use self::tier::{TierFuture, TierLookup};
 use crate::RequestHead;
 use crate::failure::FailurePolicy;
 use crate::key::{self, KeyExtractor, KeySource};
+use crate::response_head::ResponseHead;
+use crate::settle::Settle;
 
 type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
+type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync>;
 
 /// A name, what requests it matches, what key it counts by, and a quota.
 ///
@@ -53,6 +57,8 @@ pub struct Rule {
     tiers: Vec<(String, Tier)>,
     tier_lookup: Option<TierLookup>,
     cost: Cost,
+    settling: Settling,
+    hold: Duration,
     failure: FailurePolicy,
 }
 
@@ -75,6 +81,13 @@ enum Cost {
     By(CostFn),
 }
 
+/// Whether what was charged is settled afterwards, and by what.
+#[derive(Clone, Default)]
+struct Settling {
+    by_response: Option<SettleFn>,
+    in_handler: bool,
+}
+
 impl Rule {
     /// A rule that matches every request and counts by the peer's address.
     pub fn new(name: impl Into<String>, quota: Quota) -> Self {
@@ -88,6 +101,8 @@ impl Rule {
             tiers: Vec::new(),
             tier_lookup: None,
             cost: Cost::Fixed(1),
+            settling: Settling::default(),
+            hold: Duration::ZERO,
             failure: FailurePolicy::default(),
         }
     }
@@ -171,6 +186,82 @@ impl Rule {
     /// What a request costs, depending on the request.
     pub fn cost_by(self, cost: impl Fn(&RequestHead<'_>) -> u32 + Send + Sync + 'static) -> Self {
         Self { cost: Cost::By(Arc::new(cost)), ..self }
+    }
+
+    /// What the request has really cost is told by the head of its response.
+    ///
+    /// What [`cost`](Self::cost) says is charged before the request goes on, so that many at once cannot slip under the
+    /// limit. When the response is there, the difference is given back, or taken, whether or not it is left: what is
+    /// beyond that is a debt, which is paid off before anything else is admitted. Nobody waits for this, and if there
+    /// is no difference the store is not asked.
+    ///
+    /// A request that gets no response (its client goes away, the inner service fails or panics, the process is killed)
+    /// has cost what was charged. What a handler [has settled](crate::Limits::settle) is not settled again.
+    ///
+    /// ```
+    /// use tollgate::{Quota, Rule};
+    ///
+    /// // A handler that knows what a query has cost tells it in the response's extensions.
+    /// #[derive(Clone)]
+    /// struct QueryCost(u32);
+    ///
+    /// let rule = Rule::new("queries", Quota::per_minute(1_000))
+    ///     .cost(10)
+    ///     .settle_by(|response| response.extension().map(|QueryCost(cost)| *cost));
+    /// ```
+    pub fn settle_by<T: Into<Settle>>(
+        mut self,
+        settle: impl Fn(&ResponseHead<'_>) -> T + Send + Sync + 'static,
+    ) -> Self {
+        self.settling.by_response = Some(Arc::new(move |response| settle(response).into()));
+        self
+    }
+
+    /// Requests whose response is like this cost nothing: what was charged is given back. See
+    /// [`settle_by`](Self::settle_by), which this takes the place of.
+    ///
+    /// ```
+    /// use http::StatusCode;
+    /// use tollgate::{MINUTE, Quota, Rule};
+    ///
+    /// // Only failed logins count.
+    /// let login = Rule::new("login", Quota::sliding_log(5, MINUTE))
+    ///     .free_when(|response| response.status() != StatusCode::UNAUTHORIZED);
+    /// // What is our fault, or was not changed, is free.
+    /// let api = Rule::new("api", Quota::per_second(10)).free_when(|response| {
+    ///     response.status().is_server_error() || response.status() == StatusCode::NOT_MODIFIED
+    /// });
+    /// ```
+    pub fn free_when(self, is_free: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.settle_by(move |response| if is_free(response) { Settle::Free } else { Settle::Keep })
+    }
+
+    /// What the request has really cost is told by its handler, or by its body: see [`Limits`](crate::Limits) and
+    /// [`MeterLayer`](crate::MeterLayer).
+    pub fn settle_in_handler(mut self) -> Self {
+        self.settling.in_handler = true;
+        self
+    }
+
+    /// Requests that are over the limit are held back until they are not, if that takes no longer than this, instead of
+    /// refused. Whatever the algorithm; a leaky bucket holds back what is in its queue anyhow.
+    ///
+    /// - Those who wait for one key are served in the order in which they came to this process, and who comes while others
+    ///   wait goes to the end of their line. Whom it would take too long there is refused at once, as far as that can be
+    ///   told, and in any case when the time is over.
+    /// - Whoever goes away leaves the line at once. Nothing has been charged.
+    /// - How many wait [is bounded](crate::LimiterBuilder::max_waiting).
+    /// - With several rules, each that is over its limit must be ready to hold the request back for as long as it takes.
+    /// - A [tier](crate::Tier::hold_up_to) can have its own time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, Rule};
+    ///
+    /// let smoothed = Rule::new("api", Quota::per_second(10)).hold_up_to(Duration::from_millis(500));
+    /// ```
+    pub fn hold_up_to(self, up_to: Duration) -> Self {
+        Self { hold: up_to, ..self }
     }
 
     /// What to do when the store cannot decide. Requests are allowed unless it is said.

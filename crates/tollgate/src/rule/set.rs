@@ -1,18 +1,21 @@
 //! Rules that have been checked, ready to be asked.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use http::HeaderValue;
 use tollgate_core::{Quota, RuleName, Share};
 
 use super::index::{Index, Matches};
 use super::pattern::Pattern;
-use super::{Cost, MissingKey, Predicate, Rule, Tier, TierChoice, TierLookup};
+use super::{Cost, MissingKey, Predicate, Rule, Settling, Tier, TierChoice, TierLookup};
 use crate::RequestHead;
 use crate::error::ConfigError;
 use crate::failure::FailurePolicy;
 use crate::headers::ietf;
 use crate::key::KeySource;
+use crate::response_head::ResponseHead;
+use crate::settle::Settle;
 
 /// A set of rules that fit together.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(crate) struct RuleSet {
     index: Index,
     /// Whether there is one rule, which applies everywhere and has the same quota for all.
     is_one_plain: bool,
+    /// Whether what was charged under one of the rules is settled afterwards.
+    is_settled: bool,
 }
 
 /// Which rules of a set have paths that match, by number, and by which pattern.
@@ -41,6 +46,10 @@ pub(crate) struct Compiled {
     pub(crate) failure: FailurePolicy,
     predicates: Vec<Predicate>,
     cost: Cost,
+    settling: Settling,
+    /// Whether requests are held back that are over a quota.
+    holds: bool,
+    hold: Duration,
     /// The rule's own quota first, then its tiers'.
     quotas: Vec<NamedQuota>,
     tiers: HashMap<String, Option<usize>>,
@@ -52,11 +61,13 @@ struct NamedQuota {
     quota: Quota,
     /// The quota as it stands in `RateLimit-Policy`.
     policy: HeaderValue,
+    /// For how long requests are held back that are over it.
+    hold: Duration,
 }
 
 impl NamedQuota {
     fn new(rule: RuleName, quota: Quota) -> Self {
-        Self { quota, policy: ietf::policy(rule, &quota) }
+        Self { quota, policy: ietf::policy(rule, &quota), hold: Duration::ZERO }
     }
 
     fn share(&self, rule: RuleName, share: Share) -> Self {
@@ -69,8 +80,8 @@ impl NamedQuota {
 pub(crate) enum QuotaChoice {
     /// One that the rule has.
     Own(usize),
-    /// One that was made for this caller.
-    Custom(Box<Quota>),
+    /// One that was made for this caller, and for how long requests are held back that are over it.
+    Custom(Box<(Quota, Duration)>),
 }
 
 impl RuleSet {
@@ -101,13 +112,20 @@ impl RuleSet {
             compiled.push(rule);
         }
         let is_one_plain = index.everywhere().is_some() && matches!(&*compiled, [only] if only.is_plain());
-        Ok(Self { rules: compiled, index, is_one_plain })
+        let is_settled = compiled.iter().any(Compiled::is_settled);
+        Ok(Self { rules: compiled, index, is_one_plain, is_settled })
     }
 
     /// Whether there is one rule, which applies everywhere and has the same quota for all.
     #[inline]
     pub(crate) fn is_one_plain(&self) -> bool {
         self.is_one_plain
+    }
+
+    /// Whether what was charged under one of the rules is settled afterwards.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// The rules whose paths match.
@@ -169,7 +187,7 @@ impl Compiled {
         if matches!(rule.cost, Cost::Fixed(0)) {
             return Err(ConfigError::ZeroCost { rule: rule.name });
         }
-        let check = |tier: Option<&String>, quota: &Quota| {
+        let check = |tier: Option<&String>, quota: &Quota, hold: Duration| {
             quota.check().map_err(|error| ConfigError::Quota {
                 rule: rule.name.clone(),
                 tier: tier.cloned(),
@@ -189,14 +207,18 @@ impl Compiled {
                     }
                 }
             }
-            Ok(NamedQuota::new(name, *quota))
+            Ok(NamedQuota { hold, ..NamedQuota::new(name, *quota) })
         };
-        let mut quotas = vec![check(None, &rule.quota)?];
+        let mut quotas = vec![check(None, &rule.quota, rule.hold)?];
         let mut tiers = HashMap::new();
         for (tier, allows) in &rule.tiers {
             let number = match allows {
                 Tier::Limited(quota) => {
-                    quotas.push(check(Some(tier), quota)?);
+                    quotas.push(check(Some(tier), quota, rule.hold)?);
+                    Some(quotas.len() - 1)
+                }
+                Tier::Held { quota, up_to } => {
+                    quotas.push(check(Some(tier), quota, *up_to)?);
                     Some(quotas.len() - 1)
                 }
                 Tier::Unlimited => None,
@@ -217,16 +239,29 @@ impl Compiled {
             failure: rule.failure,
             predicates: rule.predicates,
             cost: rule.cost,
+            settling: rule.settling,
+            holds: quotas.iter().any(|quota| !quota.hold.is_zero()),
+            hold: rule.hold,
             quotas,
             tiers,
             local,
         })
     }
 
-    /// Whether the rule applies wherever its path matches, and has the same quota for all.
+    /// Whether the rule applies wherever its path matches, has the same quota for all, and is done when the request has
+    /// gone on.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.predicates.is_empty() && self.tier_lookup.is_none()
+        self.predicates.is_empty() && self.tier_lookup.is_none() && !self.is_settled() && !self.holds
+    }
+
+    fn is_settled(&self) -> bool {
+        self.settling.in_handler || self.settling.by_response.is_some()
+    }
+
+    /// What becomes of what was charged, by the response.
+    pub(crate) fn settle(&self, response: &ResponseHead<'_>) -> Settle {
+        self.settling.by_response.as_ref().map_or(Settle::Keep, |settle| settle(response))
     }
 
     /// Whether the rule, whose path matches, applies.
@@ -261,7 +296,15 @@ impl Compiled {
     pub(crate) fn quota<'a>(&'a self, choice: &'a QuotaChoice) -> &'a Quota {
         match choice {
             QuotaChoice::Own(number) => &self.quotas[*number].quota,
-            QuotaChoice::Custom(quota) => quota,
+            QuotaChoice::Custom(custom) => &custom.0,
+        }
+    }
+
+    /// For how long requests are held back that are over the quota.
+    pub(crate) fn hold(&self, choice: &QuotaChoice) -> Duration {
+        match choice {
+            QuotaChoice::Own(number) => self.quotas[*number].hold,
+            QuotaChoice::Custom(custom) => custom.1,
         }
     }
 
@@ -269,7 +312,7 @@ impl Compiled {
     pub(crate) fn policy(&self, choice: &QuotaChoice) -> HeaderValue {
         match choice {
             QuotaChoice::Own(number) => self.quotas[*number].policy.clone(),
-            QuotaChoice::Custom(quota) => ietf::policy(self.name, quota),
+            QuotaChoice::Custom(custom) => ietf::policy(self.name, &custom.0),
         }
     }
 
@@ -277,7 +320,7 @@ impl Compiled {
     pub(crate) fn local_quota(&self, choice: &QuotaChoice) -> Option<Quota> {
         match (self.failure, choice) {
             (FailurePolicy::Local(_), QuotaChoice::Own(number)) => Some(self.local[*number].quota),
-            (FailurePolicy::Local(share), QuotaChoice::Custom(quota)) => Some(quota.share(share)),
+            (FailurePolicy::Local(share), QuotaChoice::Custom(custom)) => Some(custom.0.share(share)),
             _ => None,
         }
     }
@@ -299,7 +342,12 @@ impl Compiled {
                 Some(number) => number.map(QuotaChoice::Own),
                 None => Some(QuotaChoice::Own(0)),
             },
-            TierChoice::Custom(Tier::Limited(quota)) => Some(QuotaChoice::Custom(Box::new(quota))),
+            TierChoice::Custom(Tier::Limited(quota)) => {
+                Some(QuotaChoice::Custom(Box::new((quota, self.hold))))
+            }
+            TierChoice::Custom(Tier::Held { quota, up_to }) => {
+                Some(QuotaChoice::Custom(Box::new((quota, up_to))))
+            }
             TierChoice::Custom(Tier::Unlimited) => None,
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::Quota;
 
@@ -16,8 +17,38 @@ use crate::RequestHead;
 pub enum Tier {
     /// A quota of its own.
     Limited(Quota),
+    /// A quota of its own, and requests that are over it are held back instead of refused. See [`Tier::hold_up_to`].
+    Held {
+        /// The quota.
+        quota: Quota,
+        /// For how long at most.
+        up_to: Duration,
+    },
     /// No limit: the rule does not count these callers at all.
     Unlimited,
+}
+
+impl Tier {
+    /// Requests of this tier that are over its quota are held back until they are not, if that takes no longer than this,
+    /// instead of refused: as [`Rule::hold_up_to`](crate::Rule::hold_up_to) does for a whole rule, whose place this takes.
+    /// Zero stands for refusing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Quota, Rule, Tier};
+    ///
+    /// // Who does not pay is refused, who pays is smoothed.
+    /// let rule = Rule::new("api", Quota::per_second(2))
+    ///     .tier("pro", Tier::from(Quota::per_second(20)).hold_up_to(Duration::from_secs(2)))
+    ///     .tier_by(|head| head.headers().contains_key("x-pro").then_some("pro"));
+    /// ```
+    #[must_use]
+    pub const fn hold_up_to(self, up_to: Duration) -> Self {
+        match self {
+            Self::Limited(quota) | Self::Held { quota, .. } => Self::Held { quota, up_to },
+            Self::Unlimited => Self::Unlimited,
+        }
+    }
 }
 
 impl From<Quota> for Tier {

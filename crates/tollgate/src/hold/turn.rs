@@ -1,0 +1,250 @@
+//! Waiting for a budget until there is enough of it.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tokio::time::{Instant, timeout_at};
+use tollgate_core::{Algorithm, Charge, Decision, MemoryStore, Quota, Retry, Store, StoreError};
+
+use super::room::{Ahead, Line, NoRoom, Ticket};
+use crate::limiter::{Fallback, Limiter, Plan, Planned};
+
+/// How long one is ready to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// As long as each rule says.
+    OfRules,
+    /// So long, whatever the rules say; as long as it takes, if it is `None`.
+    Own(Option<Duration>),
+}
+
+/// What waiting has come to.
+#[derive(Debug)]
+pub(crate) enum Turn {
+    /// What the store says at the end, or what was decided in this process instead.
+    Answered { answer: Result<Decision, StoreError>, is_local: bool },
+    /// Nobody can wait here, or not any more. What the store said, if it was asked.
+    NoRoom(Option<Decision>),
+}
+
+/// Somebody who waits, with the plan that is to be followed then.
+pub(crate) type Turning = Pin<Box<dyn Future<Output = (Plan, Turn)> + Send>>;
+
+impl Patience {
+    /// How long one waits for a charge; `None` for as long as it takes.
+    fn with<S: Store>(self, limiter: &Limiter<S>, planned: &Planned) -> Option<Duration> {
+        match self {
+            Self::OfRules => Some(limiter.rules().rule(planned.rule).hold(&planned.quota)),
+            Self::Own(patience) => patience,
+        }
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// The lines of a plan: one for each charge that is waited for.
+    fn lines<'a>(&'a self, plan: &'a Plan, patience: Patience) -> impl Iterator<Item = (Line, &'a Planned)> {
+        let waited_for = move |planned: &&Planned| patience.with(self, planned) != Some(Duration::ZERO);
+        plan.entries().iter().filter(waited_for).map(|planned| ((planned.rule, planned.key), planned))
+    }
+
+    /// Whether somebody waits already for what is planned.
+    pub(crate) fn has_line(&self, plan: &Plan, patience: Patience) -> bool {
+        self.room().has_line(self.lines(plan, patience).map(|(line, _)| line))
+    }
+
+    /// Whether a plan that was just denied is worth waiting for.
+    pub(crate) fn is_worth_waiting(&self, plan: &Plan, patience: Patience, denied: &Decision) -> bool {
+        self.can_wait(plan, patience, denied, Duration::ZERO)
+    }
+
+    /// Whether one who has `waited` so long waits on.
+    fn can_wait(&self, plan: &Plan, patience: Patience, denied: &Decision, waited: Duration) -> bool {
+        plan.entries().iter().zip(denied.outcomes()).all(|(planned, (_, outcome))| match outcome.retry() {
+            None => true,
+            Some(Retry::Never) => false,
+            Some(Retry::After(wait)) => match patience.with(self, planned) {
+                None => true,
+                Some(patience) => !patience.is_zero() && waited.saturating_add(wait) <= patience,
+            },
+        })
+    }
+
+    /// Waits until what is planned is admitted, or it is clear that this would take too long. `denied` is what the store
+    /// has just said, if it was asked; if it was not, because there is a line, this one goes to its end.
+    ///
+    /// The call itself joins the line, so that it does not matter who is polled first. Whoever drops the future leaves it.
+    pub(crate) fn take_turn(self, plan: Plan, patience: Patience, denied: Option<Decision>) -> Turning {
+        let started = Instant::now();
+        let ticket = self.room().enter();
+        let is_too_long = denied.is_none() && self.is_too_long(&plan, patience);
+        if let (Ok(ticket), false) = (&ticket, is_too_long) {
+            self.join(ticket, &plan, patience);
+            if let Some(ready_at) = denied.as_ref().and_then(|denied| ready_at(denied, started)) {
+                ticket.expect(ready_at);
+            }
+        }
+        Box::pin(async move {
+            let turn = match ticket {
+                Ok(ticket) if is_too_long => self.give_up(ticket, &plan, patience, started).await,
+                Ok(ticket) => self.turn(ticket, &plan, patience, started, denied).await,
+                Err(NoRoom) => Turn::NoRoom(denied),
+            };
+            (plan, turn)
+        })
+    }
+
+    fn join(&self, ticket: &Ticket, plan: &Plan, patience: Patience) {
+        ticket.join(self.lines(plan, patience).map(|(line, planned)| (line, planned.cost)));
+    }
+
+    /// For one that found too many ahead.
+    async fn give_up(&self, ticket: Ticket, plan: &Plan, patience: Patience, started: Instant) -> Turn {
+        match self.peek_behind(plan, patience, None).await {
+            // There is enough for all of them after all.
+            Ok(decision) if decision.is_admitted() => {
+                self.join(&ticket, plan, patience);
+                self.turn(ticket, plan, patience, started, None).await
+            }
+            answer => Turn::Answered { answer, is_local: false },
+        }
+    }
+
+    /// For one that has joined its lines.
+    async fn turn(
+        &self,
+        ticket: Ticket,
+        plan: &Plan,
+        patience: Patience,
+        started: Instant,
+        mut denied: Option<Decision>,
+    ) -> Turn {
+        let mut ready_at = denied.as_ref().and_then(|denied| ready_at(denied, started));
+        loop {
+            match self.move_up(&ticket, plan, patience, started).await {
+                Ok(None) => {}
+                Ok(Some(answer)) => return Turn::Answered { answer, is_local: false },
+                Err(NoRoom) => return Turn::NoRoom(denied),
+            }
+            if let Some(ready_at) = ready_at {
+                ticket.expect(ready_at);
+                if until(ready_at, ticket.closed()).await.is_some() {
+                    return Turn::NoRoom(denied);
+                }
+            }
+            let asked = Instant::now();
+            let (answer, is_local) = self.ask(plan, patience).await;
+            match answer {
+                Ok(decision)
+                    if !decision.is_admitted()
+                        && self.can_wait(plan, patience, &decision, started.elapsed()) =>
+                {
+                    ready_at = self::ready_at(&decision, asked);
+                    denied = Some(decision);
+                }
+                answer => return Turn::Answered { answer, is_local },
+            }
+        }
+    }
+
+    /// Waits until nobody is ahead; if that takes longer than one is ready to wait, the answer to give up with.
+    async fn move_up(
+        &self,
+        ticket: &Ticket,
+        plan: &Plan,
+        patience: Patience,
+        started: Instant,
+    ) -> Result<Option<Result<Decision, StoreError>>, NoRoom> {
+        let shortest =
+            self.lines(plan, patience).filter_map(|(_, planned)| patience.with(self, planned)).min();
+        let Some(shortest) = shortest else { return ticket.turn().await.map(|()| None) };
+        if let Ok(turn) = timeout_at(after(started, shortest), ticket.turn()).await {
+            return turn.map(|()| None);
+        }
+        match self.peek_behind(plan, patience, Some(ticket)).await {
+            // There is enough for all who are ahead as well: it is a matter of moments.
+            Ok(decision) if decision.is_admitted() => ticket.turn().await.map(|()| None),
+            answer => Ok(Some(answer)),
+        }
+    }
+
+    /// Asks the store, and says whether it was decided in this process instead. Who waits with a patience of one's own has
+    /// nobody else to look after a store that fails.
+    pub(crate) async fn ask(&self, plan: &Plan, patience: Patience) -> (Result<Decision, StoreError>, bool) {
+        match (self.decide(plan).await, patience) {
+            (Err(error), Patience::Own(_)) => match self.fall_back(plan.entries(), MemoryStore::decide) {
+                Fallback::Local(decision) => (Ok(decision), true),
+                Fallback::Allow | Fallback::Deny(_) => (Err(error), false),
+            },
+            (answer, _) => (answer, false),
+        }
+    }
+
+    /// What the store would say when all who are ahead had been served.
+    async fn peek_behind(
+        &self,
+        plan: &Plan,
+        patience: Patience,
+        ticket: Option<&Ticket>,
+    ) -> Result<Decision, StoreError> {
+        let charges = plan.entries().iter().map(|planned| {
+            let charge = self.charge_of(planned);
+            if patience.with(self, planned) == Some(Duration::ZERO) {
+                return charge;
+            }
+            let ahead = self.room().ahead(&(planned.rule, planned.key), ticket);
+            // More than the quota can ever hold would never fit.
+            let all = ahead.cost.saturating_add(planned.cost.into()).min(charge.quota.max().into());
+            charge.cost(planned.cost.max(all as u32))
+        });
+        let charges: SmallVec<[Charge<'_>; 4]> = charges.collect();
+        self.store().peek(&charges).await
+    }
+
+    /// Whether those who wait already are so many that it would take too long.
+    fn is_too_long(&self, plan: &Plan, patience: Patience) -> bool {
+        self.lines(plan, patience).any(|(line, planned)| {
+            let (quota, ahead) = (self.charge_of(planned).quota, self.room().ahead(&line, None));
+            patience
+                .with(self, planned)
+                .is_some_and(|patience| at_least(quota, ahead, planned.cost) > patience)
+        })
+    }
+}
+
+/// When what was denied could be admitted.
+fn ready_at(denied: &Decision, asked: Instant) -> Option<Instant> {
+    denied.retry()?.after().map(|wait| after(asked, wait))
+}
+
+/// So long after a moment; a few years, if that is longer than can be told.
+fn after(moment: Instant, wait: Duration) -> Instant {
+    moment.checked_add(wait).unwrap_or_else(|| moment + Duration::from_secs(1 << 28))
+}
+
+/// Waits until then, or until something else is there.
+async fn until<F: Future>(then: Instant, other: F) -> Option<F::Output> {
+    timeout_at(then, pin!(other)).await.ok()
+}
+
+/// How long it takes at least until those ahead and this one have been served.
+fn at_least(quota: &Quota, ahead: Ahead, cost: u32) -> Duration {
+    let head =
+        ahead.ready_at.map_or(Duration::ZERO, |ready_at| ready_at.saturating_duration_since(Instant::now()));
+    let behind_head = ahead.cost.saturating_sub(ahead.head_cost.into()).saturating_add(cost.into());
+    let rest = match quota.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            let (units, micros) = quota.rate();
+            let micros = u128::from(behind_head) * u128::from(micros) / u128::from(units.max(1));
+            Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+        }
+        // All that a period holds can go at once.
+        _ => {
+            let periods =
+                ahead.cost.saturating_add(cost.into()).saturating_sub(1) / u64::from(quota.max().max(1));
+            quota.period().saturating_mul(u32::try_from(periods).unwrap_or(u32::MAX))
+        }
+    };
+    head.saturating_add(rest)
+}

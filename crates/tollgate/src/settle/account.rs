@@ -1,0 +1,213 @@
+//! What was charged for one request, and what has become of it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use smallvec::SmallVec;
+use tollgate_core::{Charge, Decision, MemoryStore, Quota, Receipt, Refund, Store};
+
+use super::Settle;
+use crate::error::LimiterError;
+use crate::limiter::{Limiter, Plan, Planned};
+use crate::response_head::ResponseHead;
+
+/// The charges of a request that has gone on.
+///
+/// What is given back of them was never above what was taken, whoever settles how often: an account knows what it
+/// stands at.
+pub(crate) struct Account<S: Store> {
+    limiter: Limiter<S>,
+    /// `None` if nothing was charged, because no rule counts the request or the store could not tell.
+    decision: Option<Decision>,
+    /// Whether it was decided in this process, as the store failed.
+    is_local: bool,
+    entries: Mutex<SmallVec<[Entry; 2]>>,
+}
+
+/// What was charged under one rule.
+struct Entry {
+    planned: Planned,
+    /// Oldest first. What is given back is given back of the newest.
+    takes: SmallVec<[Take; 1]>,
+    /// Whether the handler has said what it costs. Then nobody else does.
+    is_settled: bool,
+}
+
+/// A part of what was charged, and the receipt for it if there is one.
+struct Take {
+    cost: u32,
+    receipt: Option<Receipt>,
+}
+
+/// What was asked for by the handler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// This much in all.
+    To(u32),
+    /// This much less.
+    Less(u32),
+}
+
+/// An [`Account`], whatever the store.
+pub(crate) trait Settling: Send + Sync {
+    /// What was decided, if anything was charged.
+    fn decision(&self) -> Option<&Decision>;
+
+    /// What stands charged under a rule; `None` if the rule does not count the request.
+    fn charged(&self, rule: &str) -> Result<Option<u32>, LimiterError>;
+
+    /// Changes what is charged under a rule, if the rule counts the request.
+    fn change(&self, rule: &str, change: Change) -> Result<(), LimiterError>;
+
+    /// Charges more under a rule, if it fits.
+    fn charge(self: Arc<Self>, rule: String, cost: u32) -> Charging;
+
+    /// Settles by the response what the rules settle by it.
+    fn answered(&self, response: &ResponseHead<'_>);
+}
+
+pub(crate) type Charging = Pin<Box<dyn Future<Output = Result<Option<Decision>, LimiterError>> + Send>>;
+
+impl<S: Store> Account<S> {
+    /// Of a request that nobody counts.
+    pub(crate) fn empty(limiter: Limiter<S>) -> Self {
+        Self { limiter, decision: None, is_local: false, entries: Mutex::default() }
+    }
+
+    /// Of a request that was admitted.
+    pub(crate) fn new(limiter: Limiter<S>, plan: &Plan, decision: Decision, is_local: bool) -> Self {
+        let entries = plan.entries().iter().filter_map(|planned| {
+            let receipt = Receipt::of(&decision, limiter.rules().rule(planned.rule).name)?;
+            let take = Take { cost: planned.cost, receipt: Some(receipt) };
+            Some(Entry { planned: planned.clone(), takes: SmallVec::from_iter([take]), is_settled: false })
+        });
+        let entries = Mutex::new(entries.collect());
+        Self { limiter, decision: Some(decision), is_local, entries }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, SmallVec<[Entry; 2]>> {
+        // Whoever panicked here has left nothing half done that matters more than going on.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `f` with what was charged under a rule, if it counts the request.
+    fn with<T>(&self, rule: &str, f: impl FnOnce(&mut Entry) -> T) -> Result<Option<T>, LimiterError> {
+        let number = self.limiter.find(rule)?;
+        Ok(self.entries().iter_mut().find(|entry| entry.planned.rule == number).map(f))
+    }
+
+    /// Brings an entry to what it should cost. Where it is that already, the store is not asked.
+    fn bring(&self, entry: &mut Entry, cost: u32) {
+        let charged = entry.charged();
+        if cost > charged {
+            self.debit(entry, cost - charged);
+        } else if cost < charged {
+            self.give_back(entry, charged - cost);
+        }
+    }
+
+    fn debit(&self, entry: &mut Entry, cost: u32) {
+        let charge = self.limiter.charge_of(&entry.planned).cost(cost);
+        // The call hands it over; nobody waits for it.
+        match self.local_store() {
+            Some(store) => {
+                let quota = self.local_quota(&entry.planned);
+                let charge = Charge::new(charge.rule, &entry.planned.key, &quota).cost(cost);
+                drop(store.debit(&[charge]));
+            }
+            None => drop(self.limiter.store().debit(&[charge])),
+        }
+        entry.takes.push(Take { cost, receipt: None });
+    }
+
+    fn give_back(&self, entry: &mut Entry, mut cost: u32) {
+        let rule = self.limiter.rules().rule(entry.planned.rule).name;
+        let mut refunds: SmallVec<[Refund<'_>; 2]> = SmallVec::new();
+        while let (1.., Some(newest)) = (cost, entry.takes.last_mut()) {
+            let part = cost.min(newest.cost);
+            if part > 0 {
+                let refund = Refund::new(rule, &entry.planned.key, part);
+                refunds.push(newest.receipt.map_or(refund, |receipt| refund.receipt(receipt)));
+            }
+            cost -= part;
+            newest.cost -= part;
+            if newest.cost == 0 {
+                entry.takes.pop();
+            }
+        }
+        match self.local_store() {
+            Some(store) => drop(store.refund(&refunds)),
+            None => drop(self.limiter.store().refund(&refunds)),
+        }
+    }
+
+    /// The store in this process, if it has decided.
+    fn local_store(&self) -> Option<&MemoryStore> {
+        self.limiter.local_store().filter(|_| self.is_local)
+    }
+
+    fn local_quota(&self, planned: &Planned) -> Quota {
+        let rule = self.limiter.rules().rule(planned.rule);
+        rule.local_quota(&planned.quota).unwrap_or_else(|| *rule.quota(&planned.quota))
+    }
+
+    async fn charge_more(&self, rule: &str, cost: u32) -> Result<Option<Decision>, LimiterError> {
+        let Some(planned) = self.with(rule, |entry| entry.planned.clone())? else { return Ok(None) };
+        let charge = self.limiter.charge_of(&planned).cost(cost);
+        let decision = match self.local_store() {
+            Some(store) => {
+                let quota = self.local_quota(&planned);
+                store.decide(&[Charge::new(charge.rule, &planned.key, &quota).cost(cost)])
+            }
+            None => self.limiter.store().charge(&[charge]).await?,
+        };
+        if let Some(receipt) = Receipt::of(&decision, charge.rule) {
+            let take = Take { cost, receipt: Some(receipt) };
+            self.with(rule, |entry| entry.takes.push(take))?;
+        }
+        Ok(Some(decision))
+    }
+}
+
+impl Entry {
+    fn charged(&self) -> u32 {
+        self.takes.iter().fold(0, |sum, take| sum.saturating_add(take.cost))
+    }
+}
+
+impl<S: Store> Settling for Account<S> {
+    fn decision(&self) -> Option<&Decision> {
+        self.decision.as_ref()
+    }
+
+    fn charged(&self, rule: &str) -> Result<Option<u32>, LimiterError> {
+        self.with(rule, |entry| entry.charged())
+    }
+
+    fn change(&self, rule: &str, change: Change) -> Result<(), LimiterError> {
+        self.with(rule, |entry| {
+            entry.is_settled = true;
+            match change {
+                Change::To(cost) => self.bring(entry, cost),
+                Change::Less(cost) => self.bring(entry, entry.charged().saturating_sub(cost)),
+            }
+        })?;
+        Ok(())
+    }
+
+    fn charge(self: Arc<Self>, rule: String, cost: u32) -> Charging {
+        Box::pin(async move { self.charge_more(&rule, cost).await })
+    }
+
+    fn answered(&self, response: &ResponseHead<'_>) {
+        let rules = self.limiter.rules();
+        for entry in self.entries().iter_mut().filter(|entry| !entry.is_settled) {
+            match rules.rule(entry.planned.rule).settle(response) {
+                Settle::Keep => {}
+                Settle::Free => self.bring(entry, 0),
+                Settle::Cost(cost) => self.bring(entry, cost),
+            }
+        }
+    }
+}

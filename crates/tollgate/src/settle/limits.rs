@@ -1,0 +1,216 @@
+//! What a handler sees of the limits of its request, and can do about them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Extensions;
+use tollgate_core::{Decision, Outcome, RuleName};
+
+use super::account::{Change, Settling};
+use super::{Measure, Metered};
+use crate::error::LimiterError;
+
+/// The limits of a request, for its handler: what was decided, and what the request really costs.
+///
+/// It is in the request's extensions if a rule of the limiter is settled
+/// ([`Rule::settle_in_handler`](crate::Rule::settle_in_handler), [`Rule::settle_by`](crate::Rule::settle_by)), and
+/// with the `axum` feature it is an extractor. Where no rule is settled it can be extracted as well, to be looked at.
+///
+/// ```
+/// use axum::{Router, routing::post};
+/// use tollgate::{Limiter, Limits, MINUTE, Quota, RateLimitLayer, Rule, key};
+///
+/// async fn ask(limits: Limits, question: String) -> String {
+///     let answer = format!("You asked: {question}");
+///     // What was reserved was a guess. This is what it came to.
+///     let tokens = answer.split_whitespace().count() as u32;
+///     limits.settle("tokens", tokens).expect("the limiter has this rule");
+///     answer
+/// }
+///
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// let limiter = Limiter::builder()
+///     .rule(
+///         Rule::new("tokens", Quota::token_bucket(10_000, MINUTE))
+///             .key(key::bearer())
+///             .cost(500)
+///             .settle_in_handler(),
+///     )
+///     .build()?;
+/// let app: Router = Router::new().route("/ask", post(ask)).layer(RateLimitLayer::new(limiter));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What is left unsettled
+///
+/// What was charged when the request came stays charged, as it was: if the handler panics or never settles, the client
+/// goes away, or the process is killed. So reserve what is likely, rather more than less.
+///
+/// # Which request
+///
+/// Clones are of the same request, and can be moved into a task or a stream that outlives the handler. Settling, giving
+/// back and charging more change what stands charged; all of it together never gives back more than was taken. What
+/// the header fields of the response tell is what was decided at first.
+///
+/// None of this waits for the store, but for [`charge`](Self::charge): it is handed over, and the response goes its
+/// way.
+#[derive(Clone)]
+pub struct Limits {
+    inner: Inner,
+    /// Those of a layer around the one that these are of.
+    outer: Option<Arc<Self>>,
+}
+
+#[derive(Clone)]
+enum Inner {
+    Open(Arc<dyn Settling>),
+    /// To be looked at.
+    Closed(Arc<Decision>),
+}
+
+impl Limits {
+    pub(crate) fn new(account: Arc<dyn Settling>) -> Self {
+        Self { inner: Inner::Open(account), outer: None }
+    }
+
+    /// Puts them into a request's extensions, before those of an outer layer.
+    pub(crate) fn put(mut self, extensions: &mut Extensions) {
+        self.outer = extensions.remove::<Self>().map(Arc::new);
+        extensions.insert(self);
+    }
+
+    /// Those of the request that has these extensions; `None` if no [layer](crate::RateLimitLayer) has put them, or
+    /// at least a [`Decision`], there.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Option<Self> {
+        if let Some(limits) = extensions.get::<Self>() {
+            return Some(limits.clone());
+        }
+        extensions
+            .get()
+            .map(|decision: &Decision| Self { inner: Inner::Closed(Arc::new(decision.clone())), outer: None })
+    }
+
+    /// What the innermost layer has decided; `None` if no rule counts the request, or the store could not tell.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision> {
+        match &self.inner {
+            Inner::Open(account) => account.decision(),
+            Inner::Closed(decision) => Some(decision),
+        }
+    }
+
+    /// What each rule has said, those of the innermost layer first.
+    pub fn outcomes(&self) -> impl Iterator<Item = (RuleName, &Outcome)> {
+        self.layers().filter_map(Self::decision).flat_map(Decision::outcomes)
+    }
+
+    /// What the rule of this name has said; `None` if it does not count the request.
+    #[must_use]
+    pub fn outcome(&self, rule: &str) -> Option<&Outcome> {
+        self.layers().find_map(|limits| limits.decision()?.outcome(rule))
+    }
+
+    /// What stands charged for the request under a rule; `None` if the rule does not count it.
+    ///
+    /// # Errors
+    ///
+    /// When the limiter has no such rule, or no rule that is settled.
+    pub fn charged(&self, rule: &str) -> Result<Option<u32>, LimiterError> {
+        self.ask(rule, |account| account.charged(rule))
+    }
+
+    /// Says what the request costs in all under a rule: the difference to what stands charged is given back, or
+    /// taken, whether or not it is there. What is taken beyond what is left is a debt, which is paid off before
+    /// anything else is admitted.
+    ///
+    /// If the rule does not count the request (another path, a tier without a limit, a store that could not tell),
+    /// nothing happens. It can be said again, and what is said last counts.
+    ///
+    /// # Errors
+    ///
+    /// When the limiter has no such rule, or no rule that is settled.
+    pub fn settle(&self, rule: &str, cost: u32) -> Result<(), LimiterError> {
+        self.ask(rule, |account| account.change(rule, Change::To(cost)))
+    }
+
+    /// Gives back of what stands charged for the request under a rule, and no more than that.
+    ///
+    /// # Errors
+    ///
+    /// When the limiter has no such rule, or no rule that is settled.
+    pub fn refund(&self, rule: &str, cost: u32) -> Result<(), LimiterError> {
+        self.ask(rule, |account| account.change(rule, Change::Less(cost)))
+    }
+
+    /// Charges more for the request under a rule, to the same key, if it fits; `None` if the rule does not count the
+    /// request.
+    ///
+    /// The decision is of this charge alone. If it denies, nothing was charged, and what to do is for the handler to
+    /// say.
+    ///
+    /// # Errors
+    ///
+    /// When the limiter has no such rule, or no rule that is settled, or the store fails.
+    pub async fn charge(&self, rule: &str, cost: u32) -> Result<Option<Decision>, LimiterError> {
+        let account = self.ask(rule, |account| account.charged(rule).map(|_| Arc::clone(account)))?;
+        account.charge(rule.to_owned(), cost).await
+    }
+
+    /// A body that settles a rule when it has ended: each piece of it adds what `measure` says.
+    ///
+    /// ```
+    /// # use axum::body::{Body, Bytes};
+    /// # use axum::response::Response;
+    /// # use tollgate::{LimiterError, Limits};
+    /// // A closure that sees each piece, or `ByteCount`.
+    /// async fn stream(limits: Limits) -> Result<Response, LimiterError> {
+    ///     let words = |piece: &Bytes| piece.split(|byte| *byte == b' ').count() as u32;
+    ///     let body = limits.meter("words", Body::from("one two three"), words)?;
+    ///     Ok(Response::new(Body::new(body)))
+    /// }
+    /// # fn main() {}
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the limiter has no such rule, or no rule that is settled.
+    pub fn meter<B, M>(&self, rule: &str, body: B, measure: M) -> Result<Metered<B, M>, LimiterError>
+    where
+        B: http_body::Body,
+        M: Measure<B::Data>,
+    {
+        self.charged(rule)?;
+        Ok(Metered::new(body, measure, Some((self.clone(), rule.into()))))
+    }
+
+    /// These, and those of the layers around.
+    fn layers(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |limits| limits.outer.as_deref())
+    }
+
+    /// Asks the innermost layer that has the rule.
+    fn ask<T>(
+        &self,
+        rule: &str,
+        ask: impl Fn(&Arc<dyn Settling>) -> Result<T, LimiterError>,
+    ) -> Result<T, LimiterError> {
+        let mut answer = Err(LimiterError::NotSettled { rule: rule.to_owned() });
+        for limits in self.layers() {
+            if let Inner::Open(account) = &limits.inner {
+                answer = ask(account);
+                if !matches!(answer, Err(LimiterError::UnknownRule(_))) {
+                    break;
+                }
+            }
+        }
+        answer
+    }
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limits").field("decision", &self.decision()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,138 @@
+//! A layer that measures the bodies of responses.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Buf;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{Limits, Metered};
+
+/// Says what a piece of a body costs. A closure does, and so does [`ByteCount`].
+pub trait Measure<D> {
+    /// What this piece adds.
+    fn measure(&mut self, data: &D) -> u32;
+}
+
+impl<D, F: FnMut(&D) -> u32> Measure<D> for F {
+    fn measure(&mut self, data: &D) -> u32 {
+        self(data)
+    }
+}
+
+/// Every byte costs one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByteCount;
+
+impl<D: Buf> Measure<D> for ByteCount {
+    fn measure(&mut self, data: &D) -> u32 {
+        u32::try_from(data.remaining()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Settles a rule by the bodies of the responses: each piece adds what the measure says, and when a body has ended, its
+/// request costs the sum. See [`Metered`] for what happens if it does not end.
+///
+/// It goes inside of the [`RateLimitLayer`](crate::RateLimitLayer), and its rule is one that is
+/// [settled in handlers](crate::Rule::settle_in_handler). It is a layer of its own because it changes the type of the
+/// body, which most services do not need.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use tollgate::{ByteCount, Limiter, MINUTE, MeterLayer, Quota, RateLimitLayer, Rule};
+///
+/// # fn main() -> Result<(), tollgate::ConfigError> {
+/// // A megabyte a minute. Nobody knows how long an answer will be; 10 kB are taken beforehand.
+/// let bytes = Rule::new("bytes", Quota::token_bucket(1_000_000, MINUTE)).cost(10_000).settle_in_handler();
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(MeterLayer::new("bytes", ByteCount))
+///     .layer(RateLimitLayer::new(Limiter::builder().rule(bytes).build()?));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct MeterLayer<M> {
+    rule: Arc<str>,
+    measure: M,
+}
+
+impl<M> MeterLayer<M> {
+    /// Measures for the rule of this name. Each body has a clone of the measure.
+    ///
+    /// Where no limiter is around it, or one without this rule, bodies pass as they are.
+    pub fn new(rule: impl Into<Arc<str>>, measure: M) -> Self {
+        Self { rule: rule.into(), measure }
+    }
+}
+
+impl<I, M: Clone> Layer<I> for MeterLayer<M> {
+    type Service = Meter<I, M>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        Meter { inner, rule: Arc::clone(&self.rule), measure: self.measure.clone() }
+    }
+}
+
+/// A service whose bodies are measured. See [`MeterLayer`].
+#[derive(Clone, Debug)]
+pub struct Meter<I, M> {
+    inner: I,
+    rule: Arc<str>,
+    measure: M,
+}
+
+impl<I, M, A, B> Service<Request<A>> for Meter<I, M>
+where
+    I: Service<Request<A>, Response = Response<B>>,
+    B: Body,
+    M: Measure<B::Data> + Clone,
+{
+    type Response = Response<Metered<B, M>>;
+    type Error = I::Error;
+    type Future = MeterFuture<I::Future, M>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let limits = request.extensions().get::<Limits>();
+        let limits = limits.filter(|limits| limits.charged(&self.rule).is_ok()).cloned();
+        let open = limits.map(|limits| (limits, Arc::clone(&self.rule)));
+        MeterFuture { response: self.inner.call(request), metered: Some((self.measure.clone(), open)) }
+    }
+}
+
+pin_project! {
+    /// The response of a [`Meter`] service.
+    #[derive(Debug)]
+    pub struct MeterFuture<F, M> {
+        #[pin]
+        response: F,
+        metered: Option<(M, Option<(Limits, Arc<str>)>)>,
+    }
+}
+
+impl<F, M, B, E> Future for MeterFuture<F, M>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    B: Body,
+{
+    type Output = Result<Response<Metered<B, M>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.response.poll(cx))?;
+        // Polled again after it was ready, it is pending for ever.
+        let Some((measure, open)) = this.metered.take() else { return Poll::Pending };
+        Poll::Ready(Ok(response.map(|body| Metered::new(body, measure, open))))
+    }
+}

@@ -1,0 +1,118 @@
+//! A body that tells what it has cost when it has ended.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+
+use super::{Limits, Measure};
+
+pin_project! {
+    /// A body whose request is settled when it has ended.
+    ///
+    /// When the last piece has gone, the request costs what the pieces have added up to. If the body fails, or is
+    /// dropped before its end because the client has gone away, what was reserved stays charged, or what the pieces have
+    /// added up to if that is more.
+    ///
+    /// Made by [`Limits::meter`] and [`MeterLayer`](crate::MeterLayer).
+    pub struct Metered<B: Body, M> {
+        #[pin]
+        body: B,
+        measure: M,
+        bill: Bill,
+    }
+
+    impl<B: Body, M> PinnedDrop for Metered<B, M> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            // Whoever reads a body need not ask again after its last piece.
+            if this.body.is_end_stream() {
+                this.bill.settle();
+            } else {
+                this.bill.leave();
+            }
+        }
+    }
+}
+
+/// What the pieces have added up to, and whom to tell.
+struct Bill {
+    cost: u32,
+    open: Option<(Limits, Arc<str>)>,
+}
+
+impl Bill {
+    /// The body has ended.
+    fn settle(&mut self) {
+        if let Some((limits, rule)) = self.open.take() {
+            // The rule is there, as that was asked when this was made.
+            let _ = limits.settle(&rule, self.cost);
+        }
+    }
+
+    /// The body will not end.
+    fn leave(&mut self) {
+        if let Some((limits, rule)) = self.open.take() {
+            if limits.charged(&rule).is_ok_and(|charged| charged.is_some_and(|charged| charged < self.cost)) {
+                let _ = limits.settle(&rule, self.cost);
+            }
+        }
+    }
+}
+
+impl<B: Body, M> Metered<B, M> {
+    pub(super) fn new(body: B, measure: M, open: Option<(Limits, Arc<str>)>) -> Self {
+        Self { body, measure, bill: Bill { cost: 0, open } }
+    }
+
+    /// What the pieces have added up to so far.
+    pub const fn cost(&self) -> u32 {
+        self.bill.cost
+    }
+}
+
+impl<B: Body, M: Measure<B::Data>> Body for Metered<B, M> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let mut this = self.project();
+        let polled = ready!(this.body.as_mut().poll_frame(cx));
+        match &polled {
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    this.bill.cost = this.bill.cost.saturating_add(this.measure.measure(data));
+                }
+                if this.body.is_end_stream() {
+                    this.bill.settle();
+                }
+            }
+            Some(Err(_)) => this.bill.leave(),
+            None => this.bill.settle(),
+        }
+        Poll::Ready(polled)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<B: Body + fmt::Debug, M> fmt::Debug for Metered<B, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metered")
+            .field("body", &self.body)
+            .field("cost", &self.bill.cost)
+            .finish_non_exhaustive()
+    }
+}

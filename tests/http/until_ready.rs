@@ -1,0 +1,153 @@
+//! Waiting without HTTP: jobs, messages, calls to others.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use tollgate::{Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule};
+
+use crate::held::{TokioClock, memory};
+use crate::support::{millis, secs};
+
+type Jobs = Limiter<MemoryStore<TokioClock>>;
+
+fn jobs(quota: Quota) -> Jobs {
+    Limiter::builder().store(memory()).rule(Rule::new("jobs", quota)).build().unwrap()
+}
+
+/// When each of `n` that came together was ready, in milliseconds, in the order in which they came.
+async fn ready(limiter: &Jobs, n: usize) -> Vec<u64> {
+    let start = Instant::now();
+    let waiting = (0..n).map(|_| async {
+        assert!(limiter.charge("jobs", "worker").until_ready().await.unwrap().is_admitted());
+        start.elapsed().as_millis() as u64
+    });
+    join_all(waiting).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_are_ready_in_the_order_in_which_they_came_whatever_the_algorithm() {
+    for (quota, expected) in [
+        (Quota::token_bucket(2, secs(1)), [0, 0, 500, 1_000, 1_500]),
+        (Quota::fixed_window(2, secs(1)), [0, 0, 750, 750, 1_750]),
+        (Quota::sliding_log(2, secs(1)), [0, 0, 1_000, 1_000, 2_000]),
+        (Quota::leaky_bucket(2, secs(1)).capacity(2), [0, 500, 1_000, 1_500, 2_000]),
+    ] {
+        assert_eq!(ready(&jobs(quota), 5).await, expected, "{quota}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_wait_fairly_and_nobody_is_forgotten() {
+    let limiter = jobs(Quota::token_bucket(1_000, secs(1)).burst(1));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let tasks = (0..3_000).map(|number| {
+        let (limiter, order) = (limiter.clone(), Arc::clone(&order));
+        tokio::spawn(async move {
+            assert!(limiter.charge("jobs", "worker").until_ready().await.unwrap().is_admitted());
+            order.lock().unwrap().push(number);
+        })
+    });
+    let start = Instant::now();
+    for task in join_all(tasks).await {
+        task.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), (0..3_000).collect::<Vec<_>>());
+    assert_eq!(start.elapsed(), millis(2_999));
+    assert_eq!(limiter.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_dropped_leaves_the_line_and_pays_nothing() {
+    let limiter = jobs(Quota::token_bucket(1, secs(1)));
+    let start = Instant::now();
+    limiter.charge("jobs", "worker").until_ready().await.unwrap();
+    let mut head = Box::pin(limiter.charge("jobs", "worker").until_ready());
+    let mut next = Box::pin(limiter.charge("jobs", "worker").until_ready());
+    assert!((&mut head).now_or_never().is_none() && (&mut next).now_or_never().is_none());
+    tokio::time::sleep(millis(400)).await;
+    drop(head);
+    next.await.unwrap();
+    assert_eq!(start.elapsed(), secs(1));
+    assert_eq!(limiter.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_dropped_in_a_leaky_bucket_gives_its_place_back() {
+    let limiter = jobs(Quota::leaky_bucket(1, secs(1)).capacity(5));
+    let start = Instant::now();
+    limiter.charge("jobs", "worker").until_ready().await.unwrap();
+    let mut second = Box::pin(limiter.charge("jobs", "worker").until_ready());
+    assert!((&mut second).now_or_never().is_none());
+    drop(second);
+    limiter.charge("jobs", "worker").until_ready().await.unwrap();
+    assert_eq!(start.elapsed(), secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_take_longer_than_one_has_is_said_as_soon_as_it_is_clear() {
+    let limiter = jobs(Quota::token_bucket(1, secs(1)));
+    let start = Instant::now();
+    limiter.charge("jobs", "worker").until_ready().await.unwrap();
+    let decision = limiter.charge("jobs", "worker").ready_within(millis(999)).await.unwrap();
+    assert_eq!(decision.retry(), Some(Retry::After(secs(1))));
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(limiter.charge("jobs", "worker").ready_within(secs(1)).await.unwrap().is_admitted());
+    assert_eq!(start.elapsed(), secs(1));
+    // Behind one who waits already it takes two seconds.
+    let mut waiting = Box::pin(limiter.charge("jobs", "worker").until_ready());
+    assert!((&mut waiting).now_or_never().is_none());
+    let behind = limiter.charge("jobs", "worker").ready_within(millis(1_999)).now_or_never();
+    assert!(!behind.expect("it is said at once").unwrap().is_admitted());
+    let (first, second) = tokio::join!(waiting, limiter.charge("jobs", "worker").ready_within(secs(2)));
+    assert!(first.unwrap().is_admitted() && second.unwrap().is_admitted());
+    assert_eq!(start.elapsed(), secs(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_never_fits_is_not_waited_for() {
+    let limiter = jobs(Quota::token_bucket(1, secs(1)));
+    let decision = limiter.charge("jobs", "worker").cost(2).until_ready().now_or_never().unwrap().unwrap();
+    assert_eq!(decision.retry(), Some(Retry::Never));
+    let forever = limiter.charge("jobs", "worker").ready_within(Duration::MAX).await.unwrap();
+    assert!(forever.is_admitted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_are_charged_together_when_all_fit() {
+    let rules =
+        [Rule::new("jobs", Quota::token_bucket(1, millis(300))), Rule::new("bytes", Quota::per_second(10))];
+    let limiter = Limiter::builder().store(memory()).rules(rules).build().unwrap();
+    let start = Instant::now();
+    for _ in 0..3 {
+        let charged = limiter.charge("jobs", "a").and("bytes", "a").cost(10).until_ready().await.unwrap();
+        assert!(charged.is_admitted());
+    }
+    assert_eq!(start.elapsed(), secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_limiter_lets_those_go_who_wait() {
+    let limiter = jobs(Quota::token_bucket(1, MINUTE));
+    limiter.charge("jobs", "worker").until_ready().await.unwrap();
+    let waiting = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.charge("jobs", "worker").until_ready().await }
+    });
+    tokio::task::yield_now().await;
+    assert_eq!(limiter.waiting(), 1);
+    limiter.close();
+    assert!(matches!(waiting.await.unwrap(), Err(LimiterError::NoRoom)));
+    let late = limiter.charge("jobs", "worker").until_ready().await;
+    assert!(matches!(late, Err(LimiterError::NoRoom)));
+    assert!(limiter.charge("jobs", "another").until_ready().await.unwrap().is_admitted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_not_there_is_said_at_once() {
+    let limiter = jobs(Quota::per_second(1));
+    let unknown = limiter.charge("job", "worker").until_ready().await;
+    assert!(matches!(unknown, Err(LimiterError::UnknownRule(rule)) if rule == "job"));
+}
