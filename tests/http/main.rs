@@ -17,6 +17,7 @@ mod local_limiter;
 mod queueing;
 mod rejection;
 mod rules;
+mod settling;
 mod sockets;
 mod stacked;
 mod stores;

@@ -15,7 +15,7 @@ use tollgate::{
     Timestamp,
 };
 use tower::util::BoxCloneSyncService;
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 
 pub(crate) type Memory = MemoryStore<ManualClock>;
 pub(crate) type Layered<R = JsonRejection> = RateLimitLayer<Memory, R>;
@@ -73,11 +73,22 @@ impl App {
         S: Store,
         R: Rejection<Full<Bytes>> + Clone + Send + Sync + 'static,
     {
+        Self::around(layer, service_fn(move |request| std::future::ready(Ok(handler(request)))))
+    }
+
+    /// A layer over a service.
+    pub(crate) fn around<S, R, I>(layer: &RateLimitLayer<S, R>, inner: I) -> Self
+    where
+        S: Store,
+        R: Rejection<Full<Bytes>> + Clone + Send + Sync + 'static,
+        I: Service<Request<()>, Response = Reply, Error = Infallible> + Clone + Send + Sync + 'static,
+        I::Future: Send + 'static,
+    {
         let calls = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&calls);
-        let inner = service_fn(move |request| {
+        let inner = tower::util::MapRequest::new(inner, move |request| {
             counted.fetch_add(1, Ordering::SeqCst);
-            std::future::ready(Ok(handler(request)))
+            request
         });
         Self { clock: clock(), service: BoxCloneSyncService::new(layer.layer(inner)), calls }
     }

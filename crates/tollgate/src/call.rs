@@ -115,7 +115,7 @@ impl<S: Store, R> Gate<S, R> {
         let (head, rules) = (RequestHead::from(request), self.limiter.rules());
         match rules.matching(&head) {
             Matching::None => Found::None,
-            Matching::One(number, pattern) if rules.rule(number).is_plain() => Found::One(number, pattern),
+            Matching::One(number, pattern) if rules.is_plain(number) => Found::One(number, pattern),
             matching => Found::Other(self.limiter.plan(&head, matching).into()),
         }
     }

@@ -111,15 +111,24 @@ impl RuleSet {
             }
             compiled.push(rule);
         }
-        let is_one_plain = index.everywhere().is_some() && matches!(&*compiled, [only] if only.is_plain());
         let is_settled = compiled.iter().any(Compiled::is_settled);
-        Ok(Self { rules: compiled, index, is_one_plain, is_settled })
+        let mut set = Self { rules: compiled, index, is_one_plain: false, is_settled };
+        set.is_one_plain = set.index.everywhere().is_some() && set.rules.len() == 1 && set.is_plain(0);
+        Ok(set)
     }
 
     /// Whether there is one rule, which applies everywhere and has the same quota for all.
     #[inline]
     pub(crate) fn is_one_plain(&self) -> bool {
         self.is_one_plain
+    }
+
+    /// Whether a rule applies wherever its path matches, has the same quota for all, and nothing is left to do when a
+    /// request has gone on.
+    #[inline]
+    pub(crate) fn is_plain(&self, number: usize) -> bool {
+        // One rule that is settled is enough for an account of all.
+        self.rules[number].is_plain() && !self.is_settled
     }
 
     /// Whether what was charged under one of the rules is settled afterwards.
@@ -248,11 +257,9 @@ impl Compiled {
         })
     }
 
-    /// Whether the rule applies wherever its path matches, has the same quota for all, and is done when the request has
-    /// gone on.
     #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        self.predicates.is_empty() && self.tier_lookup.is_none() && !self.is_settled() && !self.holds
+    fn is_plain(&self) -> bool {
+        self.predicates.is_empty() && self.tier_lookup.is_none() && !self.holds
     }
 
     fn is_settled(&self) -> bool {
