@@ -40,6 +40,7 @@ fn every_public_type_is_clone_send_and_sync() {
     shared::<(key::PeerIp, key::ClientIp, key::TrustedProxies, key::PeerAddr)>();
     shared::<(key::Header, key::Secret<key::Bearer>, key::Cookie, key::FromFn, key::Constant)>();
     shared::<(key::Path, key::PathParam, key::Route, key::RequestMethod)>();
+    shared::<(key::GrpcService, key::GrpcMethod)>();
     shared::<RequestHead<'static>>();
     sent::<ResponseFuture<Inner, MemoryStore, JsonRejection, (), Full<Bytes>>>();
     sent::<key::Extracted>();

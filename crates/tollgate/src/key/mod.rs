@@ -6,6 +6,7 @@
 //! | [`client_ip`] | the address of the client behind [trusted proxies](TrustedProxies) |
 //! | [`header`], [`bearer`], [`cookie`] | what the request carries |
 //! | [`path`], [`path_param`], [`route`], [`method`] | what the request is for |
+//! | [`grpc_service`], [`grpc_method`] | what a gRPC request calls |
 //! | [`extension`] | what an outer layer knows, such as the user |
 //! | [`global`] | one budget for all |
 //! | [`from_fn`], [`from_async_fn`] | anything else |
@@ -19,6 +20,7 @@ mod address;
 mod client_ip;
 mod combine;
 mod forwarded;
+mod grpc;
 mod request;
 mod source;
 
@@ -30,6 +32,7 @@ pub use tollgate_core::Key;
 pub use self::address::{PeerAddr, PeerIp, peer_ip};
 pub use self::client_ip::{ClientIp, TrustedProxies, client_ip};
 pub use self::combine::{Constant, FromFn, constant, extension, from_async_fn, from_fn, global};
+pub use self::grpc::{GrpcMethod, GrpcService, grpc_method, grpc_service};
 pub use self::request::{
     Bearer, Cookie, Header, Path, PathParam, RequestMethod, Route, Secret, bearer, cookie, header, method,
     path, path_param, route,

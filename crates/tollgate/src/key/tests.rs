@@ -4,6 +4,7 @@ mod address;
 mod client_ip;
 mod combine;
 mod forwarded;
+mod grpc;
 mod request;
 
 use http::{HeaderName, HeaderValue, Request};
