@@ -6,10 +6,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use tollgate::{
-    BoxRejection, ChargeBuilder, ConfigError, Decision, FailurePolicy, IetfDraft, JsonRejection, Key,
-    Limiter, LimiterBuilder, LimiterError, ManualClock, MemoryStore, MissingKey, Outcome, ProblemRejection,
-    Quota, RateLimit, RateLimitLayer, RequestHead, ResponseFuture, Retry, Rule, StoreError, Tier, TierChoice,
-    Timestamp, key,
+    BoxRejection, ChargeBuilder, ConfigError, Decision, FailurePolicy, GrpcRejection, IetfDraft,
+    JsonRejection, Key, Limiter, LimiterBuilder, LimiterError, ManualClock, MemoryStore, MissingKey, Outcome,
+    ProblemRejection, Quota, RateLimit, RateLimitLayer, RequestHead, ResponseFuture, Retry, Rule, StoreError,
+    Tier, TierChoice, Timestamp, key,
 };
 use tower::util::BoxCloneSyncService;
 
@@ -35,7 +35,7 @@ fn every_public_type_is_clone_send_and_sync() {
     shared::<(Quota, Tier, TierChoice, MissingKey, FailurePolicy)>();
     shared::<(Key, Decision, Outcome, Retry, Timestamp)>();
     shared::<(ConfigError, LimiterError, StoreError)>();
-    shared::<(JsonRejection, ProblemRejection, IetfDraft)>();
+    shared::<(JsonRejection, ProblemRejection, GrpcRejection, IetfDraft)>();
     shared::<BoxRejection<axum::body::Body>>();
     shared::<(key::PeerIp, key::ClientIp, key::TrustedProxies, key::PeerAddr)>();
     shared::<(key::Header, key::Secret<key::Bearer>, key::Cookie, key::FromFn, key::Constant)>();

@@ -39,7 +39,7 @@ pub use self::headers::IetfDraft;
 pub use self::key::KeyExtractor;
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{ChargeBuilder, Limiter, LimiterBuilder};
-pub use self::response::{BoxRejection, JsonRejection, ProblemRejection, Refusal, Rejection};
+pub use self::response::{BoxRejection, GrpcRejection, JsonRejection, ProblemRejection, Refusal, Rejection};
 pub use self::response_head::ResponseHead;
 pub use self::rule::{MissingKey, Rule, Tier, TierChoice};
 pub use self::service::RateLimit;

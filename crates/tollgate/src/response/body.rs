@@ -8,21 +8,30 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use tollgate_core::RuleName;
 
+use super::grpc::{Call, NO_MESSAGE};
 use super::template::Template;
 use super::{Fields, Refusal, Rejection};
 use crate::RequestHead;
 use crate::headers::push_number;
 
 /// A JSON body: `{"error":"rate_limited","retry_after_seconds":37,…}`. The default.
+///
+/// Requests of gRPC and gRPC-Web are answered in their own way, as by [`GrpcRejection`](crate::GrpcRejection).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonRejection;
 
 impl<B: From<Bytes>> Rejection<B> for JsonRejection {
-    fn reject(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
-        plain(refusal, json(refusal, refusal.retry_after_seconds()), "application/json")
+    fn reject(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
+        match Call::of(head) {
+            Some(call) => call.reject(refusal, B::from(NO_MESSAGE)),
+            None => plain(refusal, json(refusal, refusal.retry_after_seconds()), "application/json"),
+        }
     }
 
-    fn respond(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
+    fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
+        if let Some(call) = Call::of(head) {
+            return fields.add_to(call.reject(refusal, B::from(NO_MESSAGE)));
+        }
         static FIELDS: LazyLock<Template> = LazyLock::new(|| Template::new("application/json"));
         let mut response = Response::new(B::from(json(refusal, fields.retry_after)));
         fill(&mut response, refusal, fields, &FIELDS, "application/json");
@@ -91,15 +100,23 @@ fn write_json(refusal: &Refusal<'_>, rule: Option<RuleName>, wait: Option<u64>) 
 }
 
 /// A problem document (RFC 9457), of the types that the IETF's draft for rate-limit fields has.
+///
+/// Requests of gRPC and gRPC-Web are answered in their own way, as by [`GrpcRejection`](crate::GrpcRejection).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemRejection;
 
 impl<B: From<Bytes>> Rejection<B> for ProblemRejection {
-    fn reject(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
-        plain(refusal, problem(refusal), "application/problem+json")
+    fn reject(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B> {
+        match Call::of(head) {
+            Some(call) => call.reject(refusal, B::from(NO_MESSAGE)),
+            None => plain(refusal, problem(refusal), "application/problem+json"),
+        }
     }
 
-    fn respond(&self, _: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
+    fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
+        if let Some(call) = Call::of(head) {
+            return fields.add_to(call.reject(refusal, B::from(NO_MESSAGE)));
+        }
         static FIELDS: LazyLock<Template> = LazyLock::new(|| Template::new("application/problem+json"));
         let mut response = Response::new(B::from(problem(refusal)));
         fill(&mut response, refusal, fields, &FIELDS, "application/problem+json");

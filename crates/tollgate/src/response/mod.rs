@@ -1,16 +1,19 @@
 //! What a request that does not go on is answered.
 
 mod body;
+mod grpc;
 mod template;
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::header::{AGE, CACHE_CONTROL, ETAG, EXPIRES, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_core::{Decision, RuleName, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
+pub use self::grpc::GrpcRejection;
 use crate::RequestHead;
 use crate::headers::{Trio, seconds, wait};
 
@@ -51,9 +54,15 @@ impl Refusal<'_> {
     /// After how many seconds to try again: at least one, or `None` if it would be in vain.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.wait().map(seconds)
+    }
+
+    /// How long to wait before trying again, exactly, or `None` if it would be in vain.
+    #[inline]
+    fn wait(&self) -> Option<Duration> {
         match self {
-            Self::Limited(decision) => decision.retry()?.after().map(seconds),
-            Self::Unavailable { .. } | Self::NoRoom => Some(1),
+            Self::Limited(decision) => decision.retry()?.after(),
+            Self::Unavailable { .. } | Self::NoRoom => Some(Duration::from_secs(1)),
         }
     }
 }
@@ -69,6 +78,12 @@ impl Fields {
     #[inline]
     pub(crate) fn new(refusal: &Refusal<'_>, trio: Option<Trio>) -> Self {
         Self { retry_after: refusal.retry_after_seconds(), trio }
+    }
+
+    /// The response with them.
+    fn add_to<B>(&self, mut response: Response<B>) -> Response<B> {
+        self.write(response.headers_mut());
+        response
     }
 
     /// Writes them. `Retry-After` is left as it is if it is there.
@@ -94,8 +109,9 @@ impl Fields {
 
 /// Makes the response for a request that does not go on, with a body of type `B`.
 ///
-/// [`JsonRejection`] and [`ProblemRejection`] do, for every body that can be made from bytes; and so does a
-/// closure. The layer adds `Retry-After`, `Cache-Control: no-store` and the rate-limit fields by itself.
+/// [`JsonRejection`] and [`ProblemRejection`] do, for every body that can be made from bytes, and [`GrpcRejection`]
+/// for those that can be empty; and so does a closure. The layer adds `Retry-After`, `Cache-Control: no-store` and the
+/// rate-limit fields by itself.
 ///
 /// ```
 /// use axum::body::Body;
@@ -115,9 +131,7 @@ pub trait Rejection<B> {
     /// Makes the response with the layer's fields in it. For those in this crate, which can do both in one go.
     #[doc(hidden)]
     fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
-        let mut response = self.reject(head, refusal);
-        fields.write(response.headers_mut());
-        response
+        fields.add_to(self.reject(head, refusal))
     }
 }
 
