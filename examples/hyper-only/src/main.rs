@@ -5,11 +5,10 @@
 //! ```
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
+use example_support::Failure;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -33,32 +32,9 @@ fn app<B>() -> RateLimit<ServiceFn<Hello<B>>> {
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run() -> Result<(), String> {
-    let listener = listen("127.0.0.1:3000").await?;
-    if let Ok(address) = listener.local_addr() {
-        println!("listening on http://{address}");
-    }
-    serve(listener).await;
+async fn main() -> Result<(), Failure> {
+    serve(example_support::listen().await?).await;
     Ok(())
-}
-
-/// Listens where the environment variable `LISTEN` says.
-async fn listen(default: &str) -> Result<TcpListener, String> {
-    let text = std::env::var_os("LISTEN").unwrap_or_else(|| default.into());
-    let text = text.to_string_lossy();
-    let address: SocketAddr =
-        text.parse().map_err(|_| format!("LISTEN is `{text}`, which is not an address such as {default}"))?;
-    TcpListener::bind(address).await.map_err(|error| format!("cannot listen on LISTEN={address}: {error}"))
 }
 
 async fn serve(listener: TcpListener) {
@@ -92,6 +68,8 @@ async fn serve(listener: TcpListener) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use http::StatusCode;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;

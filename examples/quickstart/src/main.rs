@@ -6,11 +6,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use example_support::Failure;
 use tokio::net::TcpListener;
 use tollgate::{Quota, RateLimitLayer};
 
@@ -23,31 +23,9 @@ fn app() -> Router {
 }
 
 #[tokio::main]
-async fn main() -> ExitCode {
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn run() -> Result<(), String> {
-    let listener = listen("127.0.0.1:3000").await?;
-    if let Ok(address) = listener.local_addr() {
-        println!("listening on http://{address}");
-    }
-    serve(listener).await.map_err(|error| error.to_string())
-}
-
-/// Listens where the environment variable `LISTEN` says.
-async fn listen(default: &str) -> Result<TcpListener, String> {
-    let text = std::env::var_os("LISTEN").unwrap_or_else(|| default.into());
-    let text = text.to_string_lossy();
-    let address: SocketAddr =
-        text.parse().map_err(|_| format!("LISTEN is `{text}`, which is not an address such as {default}"))?;
-    TcpListener::bind(address).await.map_err(|error| format!("cannot listen on LISTEN={address}: {error}"))
+async fn main() -> Result<(), Failure> {
+    let listener = example_support::listen().await?;
+    Ok(serve(listener).await?)
 }
 
 async fn serve(listener: TcpListener) -> io::Result<()> {
