@@ -14,6 +14,7 @@ mod keys;
 mod limiter;
 mod local;
 mod local_limiter;
+mod metering;
 mod queueing;
 mod rejection;
 mod rules;

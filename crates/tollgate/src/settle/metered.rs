@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -71,6 +72,13 @@ impl<B: Body, M> Metered<B, M> {
     /// What the pieces have added up to so far.
     pub const fn cost(&self) -> u32 {
         self.bill.cost
+    }
+}
+
+/// A body that settles nothing, for requests that are refused.
+impl<B: Body + From<Bytes>, M: Default> From<Bytes> for Metered<B, M> {
+    fn from(bytes: Bytes) -> Self {
+        Self::new(bytes.into(), M::default(), None)
     }
 }
 

@@ -1,0 +1,184 @@
+//! Costs that are known when a body has ended.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Request, Response, StatusCode};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use tollgate::{ByteCount, Limiter, Limits, MINUTE, MeterLayer, Quota, RateLimitLayer, Rule, key};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::support::{Memory, get, limiter};
+
+/// 50 bytes of a thousand are taken beforehand.
+fn bytes() -> Limiter<Memory> {
+    limiter([Rule::new("bytes", Quota::token_bucket(1_000, MINUTE))
+        .key(key::global())
+        .cost(50)
+        .settle_in_handler()])
+    .0
+}
+
+async fn spent(limiter: &Limiter<Memory>) -> u32 {
+    1_000
+        - limiter
+            .charge("bytes", key::Key::GLOBAL)
+            .peek()
+            .await
+            .unwrap()
+            .outcome("bytes")
+            .unwrap()
+            .remaining()
+}
+
+/// The limits of a request that has gone on.
+async fn limits(limiter: &Limiter<Memory>) -> Limits {
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let service = RateLimitLayer::new(limiter.clone()).layer(service_fn(move |request: Request<()>| {
+        sender.send(Limits::of(request.extensions()).unwrap()).unwrap();
+        std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
+    }));
+    service.oneshot(get("/")).await.unwrap();
+    receiver.recv().await.unwrap()
+}
+
+type Piece = Result<Frame<Bytes>, &'static str>;
+
+/// A body of pieces of so many bytes.
+fn pieces(sizes: impl IntoIterator<Item = usize>) -> Vec<Piece> {
+    sizes.into_iter().map(|size| Ok(Frame::data(vec![b'x'; size].into()))).collect()
+}
+
+fn streamed(pieces: Vec<Piece>) -> StreamBody<impl futures_util::Stream<Item = Piece> + Unpin> {
+    StreamBody::new(stream::iter(pieces))
+}
+
+#[tokio::test]
+async fn a_body_that_has_ended_costs_what_its_pieces_add_up_to() {
+    for (sizes, cost) in [(vec![10, 20, 5], 35), (vec![100, 200], 300), (vec![50], 50), (vec![], 0)] {
+        let limiter = bytes();
+        let limits = limits(&limiter).await;
+        let body = limits.meter("bytes", streamed(pieces(sizes)), ByteCount).unwrap();
+        assert_eq!(spent(&limiter).await, 50);
+        assert_eq!(body.collect().await.unwrap().to_bytes().len(), cost as usize);
+        assert_eq!(spent(&limiter).await, cost);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_settled_before_the_end() {
+    let limiter = bytes();
+    let mut body = limits(&limiter).await.meter("bytes", streamed(pieces([400, 400])), ByteCount).unwrap();
+    body.frame().await.unwrap().unwrap();
+    assert_eq!((body.cost(), spent(&limiter).await), (400, 50));
+    body.frame().await.unwrap().unwrap();
+    assert!(body.frame().await.is_none());
+    assert_eq!(spent(&limiter).await, 800);
+    drop(body);
+    assert_eq!(spent(&limiter).await, 800);
+}
+
+#[tokio::test]
+async fn trailers_cost_nothing() {
+    let limiter = bytes();
+    let mut with_trailers = pieces([30]);
+    with_trailers.push(Ok(Frame::trailers(http::HeaderMap::new())));
+    let body = limits(&limiter).await.meter("bytes", streamed(with_trailers), ByteCount).unwrap();
+    body.collect().await.unwrap();
+    assert_eq!(spent(&limiter).await, 30);
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_end_costs_what_was_reserved_or_what_has_gone_by_if_that_is_more() {
+    for (first, cost) in [(20, 50), (70, 70)] {
+        // The client goes away.
+        let limiter = bytes();
+        let mut body =
+            limits(&limiter).await.meter("bytes", streamed(pieces([first, 500])), ByteCount).unwrap();
+        body.frame().await.unwrap().unwrap();
+        drop(body);
+        assert_eq!(spent(&limiter).await, cost);
+        // The body fails.
+        let limiter = bytes();
+        let mut failing = pieces([first]);
+        failing.push(Err("no more"));
+        let body = limits(&limiter).await.meter("bytes", streamed(failing), ByteCount).unwrap();
+        assert_eq!(body.collect().await.unwrap_err(), "no more");
+        assert_eq!(spent(&limiter).await, cost);
+    }
+}
+
+#[tokio::test]
+async fn whoever_knows_that_a_body_is_at_its_end_need_not_ask_again() {
+    // As servers do with a body whose length they know.
+    let limiter = bytes();
+    let mut body = limits(&limiter).await.meter("bytes", Full::<Bytes>::from("hello"), ByteCount).unwrap();
+    assert_eq!(body.size_hint().exact(), Some(5));
+    body.frame().await.unwrap().unwrap();
+    assert!(body.is_end_stream());
+    assert_eq!(spent(&limiter).await, 5);
+    // Nobody reads an empty one at all.
+    let limiter = bytes();
+    drop(limits(&limiter).await.meter("bytes", Empty::<Bytes>::new(), ByteCount).unwrap());
+    assert_eq!(spent(&limiter).await, 0);
+}
+
+#[tokio::test]
+async fn a_closure_measures_by_what_it_sees() {
+    let limiter = bytes();
+    // Only the last piece tells.
+    let usage = |piece: &Bytes| {
+        piece.strip_prefix(b"usage=").map_or(0, |n| str::from_utf8(n).unwrap().parse().unwrap())
+    };
+    let frames = ["one", "two", "usage=77"].map(|text| Ok::<_, Infallible>(Frame::data(Bytes::from(text))));
+    let body = StreamBody::new(stream::iter(frames));
+    limits(&limiter).await.meter("bytes", body, usage).unwrap().collect().await.unwrap();
+    assert_eq!(spent(&limiter).await, 77);
+}
+
+#[tokio::test]
+async fn a_rule_that_is_not_there_cannot_be_metered() {
+    let limits = limits(&bytes()).await;
+    let error = limits.meter("byte", Full::<Bytes>::default(), ByteCount).unwrap_err();
+    assert_eq!(error.to_string(), "there is no rule named `byte`");
+}
+
+#[tokio::test]
+async fn a_layer_meters_every_response_and_leaves_alone_what_is_not_limited() {
+    let limiter = bytes();
+    let inner = service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")))
+    });
+    let metered = MeterLayer::new("bytes", ByteCount);
+    let service = ServiceBuilder::new()
+        .layer(RateLimitLayer::new(limiter.clone()))
+        .layer(metered.clone())
+        .service(inner);
+    for n in 1..=3 {
+        let response = service.clone().oneshot(get("/")).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        response.into_body().collect().await.unwrap();
+        assert_eq!(spent(&limiter).await, n * 5);
+    }
+    let alone = metered.layer(inner).oneshot(get("/")).await.unwrap();
+    assert_eq!(alone.into_body().collect().await.unwrap().to_bytes(), "hello");
+}
+
+#[tokio::test]
+async fn pieces_go_by_as_they_come() {
+    let limiter = bytes();
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel::<Piece>();
+    let body =
+        stream::unfold(receiver, |mut receiver| async { Some((receiver.recv().await?, receiver)) }).boxed();
+    let mut body = limits(&limiter).await.meter("bytes", StreamBody::new(body), ByteCount).unwrap();
+    for size in [10, 20] {
+        sender.send(pieces([size]).remove(0)).unwrap();
+        let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(piece.len(), size);
+    }
+    drop(sender);
+    assert!(body.frame().await.is_none());
+    assert_eq!(spent(&limiter).await, 30);
+}
