@@ -39,13 +39,10 @@ impl FullAt {
 
     /// Where the budget is to be whole only later than it can be, the clock was set back: from here on the longest wait
     /// counts from now. Without this the wait would be cut again and again, until the clock is back where it was.
-    ///
-    /// And what has paid off owes no more.
     pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
-        let wait = self.left(now);
-        if wait > quota.fill() || self.owes() {
-            let wait = wait.min(self.longest_wait(quota));
-            self.set(wait, now, wait > quota.fill());
+        let longest = self.longest_wait(quota);
+        if self.left(now) > longest {
+            self.set(longest, now, self.owes());
         }
     }
 

@@ -43,7 +43,7 @@ impl FullAt {
         Span { micros: self.marked & !OWES, parts: self.parts }
     }
 
-    /// Whether more than the whole budget was taken when it was last written. It may have paid off since.
+    /// Whether more than the whole budget was taken when it was last charged. It may have paid off since.
     pub(crate) const fn owes(self) -> bool {
         self.marked & OWES != 0
     }
