@@ -41,13 +41,16 @@ enum Step {
     /// A request that another rule denies.
     DeniedElsewhere(Quota, u32),
     Refund(u32),
+    Debit(Quota, u32),
 }
-use Step::{At, Charge as Take, DeniedElsewhere, Refund as GiveBack};
+use Step::{At, Charge as Take, Debit, DeniedElsewhere, Refund as GiveBack};
 
 /// Histories that random ones come by rarely. The times are in seconds.
 fn histories() -> Vec<Vec<Step>> {
     let log = |limit, seconds| Quota::sliding_log(limit, Duration::from_secs(seconds));
     let window = |limit, seconds| Quota::fixed_window(limit, Duration::from_secs(seconds));
+    let bucket = |burst| Quota::per_second(1).burst(burst);
+    let slow = Quota::token_bucket(3, Duration::from_secs(10 * 365 * 86_400)).burst(42);
     vec![
         // What has left a log by the time of a denial does not come back with the clock, nor with a longer period.
         vec![At(0), Take(log(5, 10), 1), At(6), Take(log(5, 10), 1), At(11), Take(log(5, 10), 5), At(7)],
@@ -108,6 +111,26 @@ fn histories() -> Vec<Vec<Step>> {
             Take(log(50, 60), 9),
             Take(log(7, 60), 0),
         ],
+        // A debt that is paid off is one no more, once somebody was admitted.
+        vec![At(0), Debit(bucket(10), 15), At(6), Take(bucket(10), 1), At(1), Take(bucket(10), 9)],
+        vec![At(0), Debit(bucket(10), 15), At(6), DeniedElsewhere(bucket(10), 0), At(1)],
+        vec![At(0), Debit(bucket(10), 15), GiveBack(6), At(1), GiveBack(20), Debit(bucket(10), u32::MAX)],
+        // A smaller burst owes no more than it holds; a larger one may owe nothing.
+        vec![At(0), Debit(bucket(10), 20), Take(bucket(3), 0), Take(bucket(40), 1), Take(bucket(10), 1)],
+        vec![At(9), Debit(bucket(10), 20), At(3), Take(bucket(10), 10), At(2), Debit(bucket(10), 1)],
+        // The slowest of all: what it owes is bounded by what can be told.
+        vec![At(0), Debit(slow, 30), Take(slow, 0), Debit(slow, u32::MAX), Take(slow, 1)],
+        // Costs that are wider than those of the log, and more than it can tell.
+        vec![
+            At(0),
+            Take(log(5, 60), 2),
+            At(1),
+            Debit(log(5, 60), 70_000),
+            GiveBack(69_998),
+            Take(log(5, 60), 1),
+        ],
+        vec![At(0), Debit(log(5, 60), u32::MAX), Debit(log(5, 60), 7), At(60), Take(log(5, 60), 5)],
+        vec![At(0), Debit(window(5, 10), u32::MAX), Debit(window(5, 10), 7), GiveBack(u32::MAX)],
     ]
 }
 
@@ -147,6 +170,13 @@ async fn rare_histories_are_those_of_memory() {
                     assert_eq!(decided, expected, "redis (left): {history:?}");
                     assert_eq!(memory.decide(&charges), expected, "memory (left): {history:?}");
                 }
+                Debit(quota, cost) => {
+                    last = quota;
+                    let charges = [Charge::new(rule, &key, &quota).cost(cost)];
+                    counter.debit(&quota, cost, now);
+                    redis.debit(&charges).await.expect("redis takes what is due");
+                    memory.debit(&charges).await.expect("memory takes what is due");
+                }
                 GiveBack(cost) => {
                     let refunds = [Refund::new(rule, &key, cost)];
                     counter.refund(cost, None, now);
@@ -154,7 +184,7 @@ async fn rare_histories_are_those_of_memory() {
                     memory.refund(&refunds).await.expect("memory gives back");
                 }
             }
-            let charges = [Charge::new(rule, &key, &last)];
+            let charges = [Charge::new(rule, &key, &last).cost(2)];
             let expected = algorithm::peek(std::slice::from_ref(&counter), &[0], &charges, clock.now());
             assert_eq!(
                 redis.peek(&charges).await.expect("redis looks"),

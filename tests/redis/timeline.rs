@@ -81,8 +81,9 @@ impl Timeline {
         while self.step < steps {
             self.step += 1;
             match self.random.below(100) {
-                0..=64 => self.charge().await,
-                65..=73 => self.peek().await,
+                0..=58 => self.charge().await,
+                59..=66 => self.peek().await,
+                67..=73 => self.debit().await,
                 74..=82 => self.refund().await,
                 83 | 84 => self.reset().await,
                 85..=89 => self.change_a_quota(),
@@ -237,6 +238,30 @@ impl Timeline {
         done.unwrap_or_else(|error| panic!("{error:?}: {}", self.place()));
         if let Some(memory) = &self.memory {
             memory.refund(&[refund]).await.expect("memory does not fail");
+        }
+    }
+
+    /// Takes what is due, whether or not it fits.
+    async fn debit(&mut self) {
+        if self.random.once_in(2) {
+            self.pause().await;
+        }
+        let request = self.request();
+        self.note(&format!("debit {}", self.shown(&request)));
+        let now = self.now();
+        for (rule, key, cost) in &request {
+            let (rule, quota) = self.rules[*rule];
+            let name = (rule, self.keys[*key]);
+            // What takes nothing leaves nothing of a key that was never charged.
+            if self.model.contains_key(&name) || (*cost > 0 && quota.max() > 0) {
+                self.model.entry(name).or_insert_with(|| Counter::new(&quota)).debit(&quota, *cost, now);
+            }
+        }
+        let charges = self.charges(&request);
+        let done = self.redis.debit(&charges).await;
+        done.unwrap_or_else(|error| panic!("{error:?}: {}", self.place()));
+        if let Some(memory) = &self.memory {
+            memory.debit(&charges).await.expect("memory does not fail");
         }
     }
 

@@ -88,6 +88,10 @@ impl<H: Harness> Bench<H> {
     pub(crate) async fn refund(&self, refunds: &[Refund<'_>]) {
         self.store.refund(refunds).await.expect("the store gives back");
     }
+
+    pub(crate) async fn debit(&self, charges: &[Charge<'_>]) {
+        self.store.debit(charges).await.expect("the store takes what is due");
+    }
 }
 
 /// One key under one rule.
@@ -142,6 +146,10 @@ impl<H: Harness> Caller<'_, H> {
         let refund = Refund::new(self.rule, &self.key, cost);
         let refund = receipt.map_or(refund, |receipt| refund.receipt(receipt));
         self.bench.refund(&[refund]).await;
+    }
+
+    pub(crate) async fn debit(&self, cost: u32) {
+        self.bench.debit(&[self.cost(cost)]).await;
     }
 
     /// Comes back when told to, until the whole quota fits, and says how long that took. `also` is

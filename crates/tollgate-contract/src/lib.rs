@@ -8,6 +8,7 @@ mod suite;
 pub mod all_or_nothing;
 pub mod at_once;
 pub mod counting;
+pub mod debts;
 pub mod giving_back;
 pub mod keys;
 pub mod peeking;

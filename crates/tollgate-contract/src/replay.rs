@@ -96,6 +96,10 @@ pub async fn three_hundred_quota_shapes_answer_like_the_algorithms<H: Harness>(h
                 bench.refund(&[receipt.map_or(refund, |receipt| refund.receipt(receipt))]).await;
                 counter.refund(charge.cost, receipt, now);
             }
+            if random.below(8) == 0 {
+                bench.debit(&[charge]).await;
+                counter.debit(&quota, charge.cost, now);
+            }
         }
     }
 }
@@ -128,6 +132,10 @@ pub async fn changing_quotas_and_clocks_answer_like_the_algorithms<H: Harness>(h
             let charge = Charge::new(rule, &key, &quota).cost(random.cost(&quota));
             let peeked = expected(now, &charge, counter.peek(&quota, charge.cost, now));
             assert_eq!(bench.peek(&[charge]).await, peeked, "{quota}: peek {step} of {history}");
+            if random.below(10) == 0 {
+                bench.debit(&[charge]).await;
+                counter.debit(&quota, charge.cost, now);
+            }
             let charged = expected(now, &charge, counter.charge(&quota, charge.cost, now));
             assert_eq!(bench.charge(&[charge]).await, charged, "{quota}: charge {step} of {history}");
         }

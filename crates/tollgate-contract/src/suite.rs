@@ -87,6 +87,20 @@ macro_rules! __suite {
                 a_key_that_was_never_charged_can_be_reset
                 a_late_refund_gives_back_what_is_still_out
             }
+            debts {
+                a_debit_that_fits_counts_like_a_charge
+                the_order_of_debits_and_refunds_does_not_matter
+                a_debt_is_paid_off_at_the_quotas_pace
+                a_refill_and_a_reset_include_the_debt
+                no_debt_locks_for_longer_than_two_full_refills
+                a_step_back_neither_forgives_a_debt_nor_prolongs_it
+                another_rate_or_algorithm_forgives_the_debt
+                giving_back_pays_off
+                what_costs_nothing_is_admitted_in_debt
+                a_debt_denies_a_request_of_several_rules
+                a_debit_takes_place_though_nobody_waits_for_it
+                a_quota_that_makes_no_sense_is_not_debited
+            }
             quota_changes {
                 what_was_used_stays_used
                 raising_a_limit_unblocks_at_once

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
-use crate::script::{CHARGE, CHARGE_TEXT, REFUND, REFUND_TEXT};
+use crate::script::{CHARGE, CHARGE_TEXT, SETTLE, SETTLE_TEXT};
 
 /// How to reach a server whose address may change.
 #[derive(Clone, Debug)]
@@ -129,7 +129,7 @@ fn choose_cryptography(addr: &ConnectionAddr) {
 }
 
 async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-    for (script, text) in [(&CHARGE, CHARGE_TEXT), (&REFUND, REFUND_TEXT)] {
+    for (script, text) in [(&CHARGE, CHARGE_TEXT), (&SETTLE, SETTLE_TEXT)] {
         // Not by the script itself, which panics if it is given another name.
         let name: String = redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async(connection).await?;
         if name != script.get_hash() {

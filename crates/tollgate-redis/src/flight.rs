@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
-use tollgate_core::{Key, Quota, Receipt, RuleName, SECOND, StoreError, StoreErrorKind, Timestamp};
+use tollgate_core::{Key, Quota, RuleName, SECOND, StoreError, StoreErrorKind, Timestamp};
 
 use crate::call::{Call, Garbled};
 use crate::cluster::slot;
@@ -14,8 +14,9 @@ use crate::denied::Denied;
 use crate::link::unavailable;
 use crate::name::Name;
 use crate::request::{Ask, Charges, Kind, OwnCharge};
-use crate::script::{CHARGE, REFUND};
+use crate::script::CHARGE;
 use crate::server_time::ServerTime;
+use crate::settlement;
 
 /// Requests that are under way together.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ enum CommandKind {
     /// Says that the next command is for a slot that is on its way.
     Asking,
     Script(Call),
-    Refund,
+    Settle,
     Reset,
 }
 
@@ -121,14 +122,14 @@ impl Flight {
         };
         let mut commands = Commands(Vec::new());
         if load_scripts {
-            for script in [&crate::script::CHARGE_TEXT, &crate::script::REFUND_TEXT] {
+            for script in [&crate::script::CHARGE_TEXT, &crate::script::SETTLE_TEXT] {
                 let mut command = redis::cmd("SCRIPT");
                 command.arg("LOAD").arg(script.as_bytes());
                 commands.0.push(command);
                 flight.ahead += 1;
             }
         }
-        let (mut charges, mut peeks) = (Vec::new(), Vec::new());
+        let (mut settlements, mut charges, mut peeks) = (Vec::new(), Vec::new(), Vec::new());
         let deadline = if config.clock.is_none() { time.at(flight.deadline) } else { None };
         for ask in asks {
             match &ask.kind {
@@ -139,13 +140,11 @@ impl Flight {
                 }
                 Kind::Charge { .. } => charges.push(ask),
                 Kind::Peek { .. } => peeks.push(ask),
-                Kind::Refund { counter, cost, receipt, .. } => {
-                    if ask.asking {
-                        flight.add_asking(&mut commands);
-                    }
-                    commands.0.push(refund(&counter.name, *cost, *receipt, config.now()));
-                    flight.commands.push(Command { kind: CommandKind::Refund, asks: vec![Some(ask)] });
+                Kind::Settle { .. } if ask.asking => {
+                    flight.add_asking(&mut commands);
+                    flight.add_settlements(&mut commands, vec![ask], config);
                 }
+                Kind::Settle { .. } => settlements.push(ask),
                 Kind::Reset { counter, .. } => {
                     if ask.asking {
                         flight.add_asking(&mut commands);
@@ -156,6 +155,10 @@ impl Flight {
                     flight.commands.push(Command { kind: CommandKind::Reset, asks: vec![Some(ask)] });
                 }
             }
+        }
+        // Whoever gives back and asks again finds what it gave back.
+        for asks in by_slot(settlements, config.cluster) {
+            flight.add_settlements(&mut commands, asks, config);
         }
         for (asks, peek) in [(charges, false), (peeks, true)] {
             for asks in by_slot(asks, config.cluster) {
@@ -168,6 +171,16 @@ impl Flight {
     fn add_asking(&mut self, commands: &mut Commands) {
         commands.0.push(redis::cmd("ASKING"));
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
+    }
+
+    fn add_settlements(&mut self, commands: &mut Commands, mut asks: Vec<Ask>, config: &Config) {
+        while !asks.is_empty() {
+            let rest = asks.split_off(asks.len().min(config.batch));
+            let own = std::mem::replace(&mut asks, rest);
+            commands.0.push(settlement::command(own.iter().filter_map(Ask::settlement), config.now()));
+            let asks = own.into_iter().map(Some).collect();
+            self.commands.push(Command { kind: CommandKind::Settle, asks });
+        }
     }
 
     fn add_scripts(
@@ -274,7 +287,7 @@ impl Flight {
                 (CommandKind::Script(_), Value::BulkString(reply)) => {
                     command.answered(&reply, sent_at, denied, &mut landed);
                 }
-                (CommandKind::Refund | CommandKind::Reset, Value::Int(_)) => command.done(denied),
+                (CommandKind::Settle | CommandKind::Reset, Value::Int(_)) => command.done(denied),
                 (CommandKind::Asking, _) => {}
                 _ => command.garbled("Redis answered something else than it was asked", &mut landed),
             }
@@ -329,7 +342,7 @@ impl Command {
 
     fn done(self, denied: &Denied) {
         for ask in self.asks.into_iter().flatten() {
-            if let Kind::Refund { counter, .. } | Kind::Reset { counter, .. } = &ask.kind {
+            if let Some(counter) = ask.changed() {
                 denied.forget(counter.rule, counter.key);
             }
             ask.done();
@@ -389,20 +402,6 @@ fn is_elsewhere(error: &RedisError) -> bool {
 async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp, RedisError> {
     let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
     Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
-}
-
-fn refund(name: &Name, cost: u32, receipt: Option<Receipt>, now: Option<Timestamp>) -> Cmd {
-    let moment = |moment: Timestamp| moment.as_micros() as f64;
-    let numbers = [
-        now.map_or(0.0, moment),
-        f64::from(cost),
-        receipt.map_or(-1.0, |receipt| moment(receipt.at())),
-        receipt.map_or(0.0, |receipt| moment(receipt.reset_at())),
-    ];
-    let packed: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    let mut command = redis::cmd("EVALSHA");
-    command.arg(REFUND.get_hash()).arg(1).arg(name.as_slice()).arg(packed);
-    command
 }
 
 /// Those that may be asked in one call, together.

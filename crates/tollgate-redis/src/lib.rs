@@ -18,6 +18,7 @@ mod request;
 mod script;
 mod server_time;
 mod servers;
+mod settlement;
 mod several;
 mod store;
 mod term;

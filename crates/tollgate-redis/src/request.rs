@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tollgate_core::{Charge, Decision, Key, KeyRef, Outcome, Quota, Receipt, RuleName, StoreError};
 
 use crate::name::{Name, Names};
+use crate::settlement::{Settlement, What};
 
 /// A charge that outlives the call.
 #[derive(Clone, Debug)]
@@ -73,10 +74,8 @@ pub(crate) enum Kind {
         charges: Charges,
         reply: Reply<Decided>,
     },
-    Refund {
-        counter: Counted,
-        cost: u32,
-        receipt: Option<Receipt>,
+    Settle {
+        settlement: Box<Settlement>,
         reply: Reply<()>,
     },
     Reset {
@@ -110,7 +109,8 @@ impl Ask {
             Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => {
                 charges.first().map_or(&[], |charge| &charge.name)
             }
-            Kind::Refund { counter, .. } | Kind::Reset { counter, .. } => &counter.name,
+            Kind::Settle { settlement, .. } => &settlement.counter.name,
+            Kind::Reset { counter, .. } => &counter.name,
         }
     }
 
@@ -128,7 +128,7 @@ impl Ask {
                     drop(reply.send(Err(error.clone())));
                 }
             }
-            Kind::Refund { reply, .. } | Kind::Reset { reply, .. } => {
+            Kind::Settle { reply, .. } | Kind::Reset { reply, .. } => {
                 if let Some(reply) = reply.take() {
                     drop(reply.send(Err(error.clone())));
                 }
@@ -141,13 +141,30 @@ impl Ask {
         matches!(self.kind, Kind::Charge { part: true, .. })
     }
 
-    /// Whether whoever asked has gone, and it need not be done. Refunds and resets are done in any case.
+    /// Whether whoever asked has gone, and it need not be done. Settlements and resets are done in any case.
     pub(crate) fn is_abandoned(&self) -> bool {
         match &self.kind {
             Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
                 reply.as_ref().is_none_or(oneshot::Sender::is_closed)
             }
-            Kind::Refund { .. } | Kind::Reset { .. } => false,
+            Kind::Settle { .. } | Kind::Reset { .. } => false,
+        }
+    }
+
+    /// The settlement, if it is one.
+    pub(crate) fn settlement(&self) -> Option<&Settlement> {
+        match &self.kind {
+            Kind::Settle { settlement, .. } => Some(settlement),
+            Kind::Charge { .. } | Kind::Peek { .. } | Kind::Reset { .. } => None,
+        }
+    }
+
+    /// The counter that is another once this is done.
+    pub(crate) fn changed(&self) -> Option<&Counted> {
+        match &self.kind {
+            Kind::Settle { settlement, .. } => Some(&settlement.counter),
+            Kind::Reset { counter, .. } => Some(counter),
+            Kind::Charge { .. } | Kind::Peek { .. } => None,
         }
     }
 
@@ -155,7 +172,7 @@ impl Ask {
     pub(crate) fn charges(&self) -> Option<&Charges> {
         match &self.kind {
             Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => Some(charges),
-            Kind::Refund { .. } | Kind::Reset { .. } => None,
+            Kind::Settle { .. } | Kind::Reset { .. } => None,
         }
     }
 
@@ -176,13 +193,13 @@ impl Ask {
     }
 
     pub(crate) fn done(self) {
-        if let Kind::Refund { reply: Some(reply), .. } | Kind::Reset { reply: Some(reply), .. } = self.kind {
+        if let Kind::Settle { reply: Some(reply), .. } | Kind::Reset { reply: Some(reply), .. } = self.kind {
             drop(reply.send(Ok(())));
         }
     }
 }
 
-/// How long a refund may take: nobody waits for it at the door.
+/// How long a settlement may take: nobody waits for it at the door.
 pub(crate) const UNHURRIED: Duration = Duration::from_secs(1);
 
 /// What gives back all that a request was charged.
@@ -190,7 +207,8 @@ pub(crate) fn give_back(charges: &Charges, decision: &Decision) -> Vec<Ask> {
     let refund = |(charge, (_, outcome)): (&OwnCharge, (RuleName, &Outcome))| {
         let counter = Counted { rule: charge.rule, key: charge.key, name: charge.name.clone() };
         let receipt = Some(Receipt::new(decision.at(), outcome.reset_after()));
-        Ask::new(Kind::Refund { counter, cost: charge.cost, receipt, reply: None }, UNHURRIED)
+        let settlement = Box::new(Settlement { counter, what: What::Refund { cost: charge.cost, receipt } });
+        Ask::new(Kind::Settle { settlement, reply: None }, UNHURRIED)
     };
     charges.iter().zip(decision.outcomes()).map(refund).collect()
 }

@@ -7,16 +7,18 @@ use redis::Script;
 pub(crate) const CHARGE_TEXT: &str = concat!(
     include_str!("script/charge.lua"),
     include_str!("script/counter.lua"),
+    include_str!("script/reread.lua"),
     include_str!("script/charge_general.lua")
 );
-pub(crate) const REFUND_TEXT: &str = concat!(
-    include_str!("script/numbers.lua"),
+pub(crate) const SETTLE_TEXT: &str = concat!(
+    include_str!("script/settle.lua"),
     include_str!("script/counter.lua"),
-    include_str!("script/refund.lua")
+    include_str!("script/reread.lua"),
+    include_str!("script/settle_each.lua")
 );
 
 /// Decides requests.
 pub(crate) static CHARGE: LazyLock<Script> = LazyLock::new(|| Script::new(CHARGE_TEXT));
 
-/// Gives back.
-pub(crate) static REFUND: LazyLock<Script> = LazyLock::new(|| Script::new(REFUND_TEXT));
+/// Gives back, and takes what is due.
+pub(crate) static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(SETTLE_TEXT));

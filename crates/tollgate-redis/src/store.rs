@@ -20,6 +20,7 @@ use crate::link::{Link, unavailable};
 use crate::name::Names;
 use crate::request::{Ask, Charges, Counted, Decided, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
+use crate::settlement::{Settlement, What};
 use crate::several::{self, Part, Several, State};
 
 /// A store in Redis or Valkey: one budget for all processes that use the same servers and the same prefix.
@@ -166,6 +167,16 @@ impl RedisStore {
         self.inner.config.timeout.max(UNHURRIED)
     }
 
+    /// Hands settlements over, whether or not anybody waits for them.
+    fn settle(&self, settlements: impl Iterator<Item = Settlement>) -> Vec<Asking<()>> {
+        let hand_over = |settlement: Settlement| {
+            self.inner.denied.forget(settlement.counter.rule, settlement.counter.key);
+            let settlement = Box::new(settlement);
+            self.ask(self.unhurried(), |reply| Kind::Settle { settlement, reply: Some(reply) })
+        };
+        settlements.map(hand_over).collect()
+    }
+
     fn ask<T>(
         &self,
         timeout: Duration,
@@ -209,31 +220,19 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        // Handed over now, whether or not anybody waits for it.
-        let asked: Vec<_> = refunds
-            .iter()
-            .map(|refund| {
-                let counter = Counted::new(refund.rule, refund.key, &self.inner.names);
-                self.inner.denied.forget(counter.rule, counter.key);
-                let (cost, receipt) = (refund.cost, refund.receipt);
-                self.ask(self.unhurried(), |reply| Kind::Refund {
-                    counter,
-                    cost,
-                    receipt,
-                    reply: Some(reply),
-                })
-            })
-            .collect();
-        async move {
-            for refunded in asked {
-                refunded.await?;
-            }
-            Ok(())
-        }
+        all(self.settle(refunds.iter().map(|refund| {
+            let counter = Counted::new(refund.rule, refund.key, &self.inner.names);
+            Settlement { counter, what: What::Refund { cost: refund.cost, receipt: refund.receipt } }
+        })))
     }
 
-    fn debit(&self, _: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        std::future::ready(Err(unavailable("this store cannot take what does not fit yet")))
+    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        // A quota that makes no sense is none to count under, and nothing is nothing.
+        let due = charges.iter().filter(|charge| charge.cost > 0 && charge.quota.max() > 0);
+        all(self.settle(due.map(|charge| {
+            let counter = Counted::new(charge.rule, charge.key, &self.inner.names);
+            Settlement { counter, what: What::Debit { quota: *charge.quota, cost: charge.cost } }
+        })))
     }
 
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
@@ -272,6 +271,14 @@ impl<T> Future for Asking<T> {
             .poll(cx)
             .map(|answer| answer.unwrap_or_else(|_| Err(unavailable("the store has ended"))))
     }
+}
+
+/// Waits for all.
+async fn all(asked: Vec<Asking<()>>) -> Result<(), StoreError> {
+    for done in asked {
+        done.await?;
+    }
+    Ok(())
 }
 
 /// A decision that is under way.

@@ -90,12 +90,12 @@ pub(crate) fn push(bytes: &mut Vec<u8>, number: f64) {
 }
 
 /// How many bytes a number takes.
-const fn width(number: u32) -> u8 {
+pub(crate) const fn width(number: u32) -> u8 {
     let bits = u32::BITS - number.leading_zeros();
     if bits == 0 { 1 } else { bits.div_ceil(8) as u8 }
 }
 
 /// How many bytes the parts of a microsecond take, of which there are so many to one.
-const fn parts_width(units: u32) -> u8 {
+pub(crate) const fn parts_width(units: u32) -> u8 {
     if units == 1 { 0 } else { width(units) }
 }

@@ -4,6 +4,8 @@
 
 local sub = string.sub
 local U32 = 4294967295
+-- 2^48, and the longest that any debt takes to be paid off.
+local HIGH, LONGEST = 281474976710656, 4503599627370496
 local PERIODS = { [0] = 1e6, 6e7, 3.6e9, 8.64e10 }
 
 -- How many bytes a number takes.
@@ -14,6 +16,14 @@ end
 
 local function number(value, from, wide)
   return (read('<I' .. wide, value, from))
+end
+
+-- The microsecond at which a bucket is whole, and whether it owes, which the uppermost bit says. With it, the number would
+-- be too large to be exact.
+local function read_full(value, from)
+  local low, high = read('<I6B', value, from)
+  if high >= 128 then return low + (high - 128) * HIGH, true end
+  return low + high * HIGH, false
 end
 
 -- What the head of a value says: algorithm, units and microseconds of the rate (or the period), where the rest
@@ -33,7 +43,7 @@ local function read_head(value)
     if #value ~= from + 6 + parts then return nil end
     local micros, units = number(value, 2, wide) * scale, 1
     if parts > 0 then units = number(value, 2 + wide, parts) end
-    if micros == 0 or micros >= EXACT or units == 0 or number(value, from, 7) >= EXACT then return nil end
+    if micros == 0 or micros >= EXACT or units == 0 or read_full(value, from) >= EXACT then return nil end
     if parts > 0 and number(value, from + 7, parts) >= units then return nil end
     return algorithm, units, micros, from, parts
   end
@@ -56,11 +66,20 @@ local function read_head(value)
   return algorithm, 1, micros, from, costs
 end
 
--- A bucket: the microsecond at which it is whole, and parts of one.
+-- A bucket: the microsecond at which it is whole, parts of one, and whether it owes.
 local function read_bucket(value, from, parts)
-  local micros = number(value, from, 7)
-  if parts == 0 then return micros, 0 end
-  return micros, number(value, from + 7, parts)
+  local micros, owes = read_full(value, from)
+  if parts == 0 then return micros, 0, owes end
+  return micros, number(value, from + 7, parts), owes
+end
+
+-- How long a bucket that owes takes at most to be whole.
+local function longest_debt(t)
+  local micros, parts = 2 * t.fill, 2 * t.fill_parts
+  if parts >= t.units then micros, parts = micros + 1, parts - t.units end
+  if micros >= LONGEST then micros, parts = LONGEST, 0 end
+  if micros == t.fill and parts < t.fill_parts then parts = t.fill_parts end
+  return micros, parts
 end
 
 -- A fixed window as of now: its start and its count, and whether the clock was set back.
@@ -127,9 +146,11 @@ local function read_log(value, from, costs, period, now)
   return total, sub(value, at), newest, set_back, at > first
 end
 
-local function write_bucket(head, micros, parts, parts_wide)
-  if parts_wide == 0 then return head .. write('<I7', micros) end
-  return head .. write('<I7I' .. parts_wide, micros, parts)
+local function write_bucket(head, micros, parts, parts_wide, owes)
+  local text = write('<I7', micros)
+  if owes then text = sub(text, 1, 6) .. char(byte(text, 7) + 128) end
+  if parts_wide == 0 then return head .. text end
+  return head .. text .. write('<I' .. parts_wide, parts)
 end
 
 local function write_fixed_window(head, start, count)

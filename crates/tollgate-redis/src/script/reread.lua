@@ -1,0 +1,182 @@
+-- What a counter is under a quota, whatever it was counted under before. Both scripts have their `now` and `values`, and the
+-- names of the algorithms, before this.
+
+-- Of each counter: the term that it was read under last, up to three numbers, whether reading it has changed it,
+-- whether it is to be written. Numbers of a bucket: microsecond and parts at which it is whole, and whether it owes; of a fixed window:
+-- start, count; of a sliding one: index, previous, current; of a log: cost of all, moment of the newest entry.
+local owners, xs, ys, zs, changed, dirty = {}, {}, {}, {}, {}, {}
+-- Of logs: the entries, how wide their costs are, what is to be added; what to answer instead of the whole log, and
+-- how much of its oldest entries the answers depend on.
+local logs, wides, added, before, needs = {}, {}, {}, {}, {}
+
+-- How much of a counter is used now, whatever it was counted under.
+local function used(value)
+  local algorithm, units, micros, from, wide = read_head(value)
+  if not algorithm then return 0 end
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    local full, parts = read_bucket(value, from, wide)
+    if full < now then return 0 end
+    return ((full - now) * units + parts) / micros
+  elseif algorithm == FIXED_WINDOW then
+    local _, count = read_fixed_window(value, from, micros, now)
+    return count
+  elseif algorithm == SLIDING_WINDOW then
+    local index, previous, current = read_sliding_window(value, from, micros, now)
+    return previous * ((index + 1) * micros - now) / micros + current
+  end
+  if not is_log(value, from, wide) then return 0 end
+  return (read_log(value, from, wide, micros, now))
+end
+
+-- The entries of a log with costs of another width, or of the width that they need.
+local function widen(entries, from, to)
+  if from == to then return entries, to end
+  local list, largest = {}, 0
+  for entry = 1, #entries, 7 + from do
+    local cost = number(entries, entry + 7, from)
+    largest = math.max(largest, cost)
+    list[#list + 1] = { sub(entries, entry, entry + 6), cost }
+  end
+  to = math.max(to, width(largest))
+  for i, entry in ipairs(list) do list[i] = entry[1] .. write('<I' .. to, entry[2]) end
+  return table.concat(list), to
+end
+
+-- The counter of a key of which so many units are used.
+local function seed(k, t, units)
+  local algorithm = t.algorithm
+  if t.is_bucket then
+    local micros, parts = t.fill, t.fill_parts
+    if units == 0 then
+      micros, parts = 0, 0
+    elseif units < t.max then
+      local all = ceil(units * t.micros)
+      if all < EXACT then
+        parts = all % t.units
+        micros = (all - parts) / t.units
+      else
+        micros, parts = ceil(all / t.units), 0
+      end
+      if micros > t.fill or (micros == t.fill and parts > t.fill_parts) then
+        micros, parts = t.fill, t.fill_parts
+      end
+    end
+    xs[k], ys[k], zs[k] = now + micros, parts, false
+  elseif algorithm == FIXED_WINDOW then
+    xs[k], ys[k] = now - now % t.period, ceil(units)
+  elseif algorithm == SLIDING_WINDOW then
+    xs[k], ys[k], zs[k] = floor(now / t.period), 0, ceil(units)
+  else
+    units = ceil(units)
+    xs[k], ys[k], logs[k], wides[k], added[k] = units, 0, '', t.wide, 0
+    if units > 0 then
+      wides[k] = math.max(t.wide, width(units))
+      logs[k], ys[k] = write('<I7I' .. wides[k], now, units), now
+    end
+  end
+end
+
+-- What is to be kept of a counter, and for how long it matters.
+local function value_of(k)
+  local t = owners[k]
+  local algorithm = t.algorithm
+  if t.is_bucket then
+    if xs[k] < now or (xs[k] == now and ys[k] == 0) then return '', 0 end
+    return write_bucket(t.head, xs[k], ys[k], t.wide, zs[k]), xs[k] - xs[k] % t.grid + 2 * t.grid - now
+  elseif algorithm == FIXED_WINDOW then
+    return write_fixed_window(t.head, xs[k], ys[k]), ys[k] > 0 and xs[k] + t.period - now or 0
+  elseif algorithm == SLIDING_WINDOW then
+    local windows = zs[k] > 0 and 2 or (ys[k] > 0 and 1 or 0)
+    return write_sliding_window(t.head, xs[k], ys[k], zs[k]), (xs[k] + windows) * t.period - now
+  end
+  local entries, newest, wide, more = logs[k], ys[k], wides[k], added[k]
+  if more > 0 then
+    if newest == now then
+      local last = number(entries, #entries - wide + 1, wide)
+      if width(last + more) <= wide then
+        entries, more = sub(entries, 1, #entries - 7 - wide), last + more
+      end
+    end
+    entries, newest = entries .. write('<I7I' .. wide, now, more), now
+  end
+  local head = t.head
+  if wide ~= t.wide then head = char(byte(head, 1) + 25 * (wide - t.wide)) .. sub(head, 2) end
+  return head .. write('<I4', xs[k]) .. entries, newest + t.period - now
+end
+
+-- Counts something that is no counter as none. It is not ours, may be of any size, and may be there for ever.
+local function foreign(k, t)
+  values[k], changed[k] = false, true
+  return seed(k, t, 0)
+end
+
+-- Reads a counter under a term, or re-reads it if it was counted under another quota.
+local function bring(k, t)
+  local value, head, algorithm = values[k], t.head, t.algorithm
+  local owner = owners[k]
+  owners[k] = t
+  if owner then
+    if owner.head == head then
+      if before[k] then needs[k] = math.max(needs[k], xs[k] + 1 - t.max) end
+      return
+    end
+    -- An earlier request of this call had another quota.
+    owners[k], before[k] = owner, nil
+    local left
+    value, left = value_of(k)
+    owners[k] = t
+    if left <= 0 then value = nil end
+  end
+  if not value then return seed(k, t, 0) end
+  if sub(value, 1, #head) ~= head then
+    local old, _, period, from, wide = read_head(value)
+    if not old then return foreign(k, t) end
+    changed[k] = true
+    if old ~= SLIDING_LOG or algorithm ~= SLIDING_LOG then
+      return seed(k, t, math.min(used(value), t.max))
+    end
+    -- The moments of a log mean the same, whatever the period; but what has left has left.
+    if not is_log(value, from, wide) then return seed(k, t, 0) end
+    xs[k], logs[k], ys[k] = read_log(value, from, wide, math.min(period, t.period), now)
+    logs[k], wides[k] = widen(logs[k], wide, t.wide)
+    added[k] = 0
+    return
+  end
+  local from = #head + 1
+  if t.is_bucket then
+    if #value ~= from + 6 + t.wide then return foreign(k, t) end
+    xs[k], ys[k], zs[k] = read_bucket(value, from, t.wide)
+    if xs[k] >= EXACT or ys[k] >= t.units then return foreign(k, t) end
+    return
+  end
+  if not read_head(value) then return foreign(k, t) end
+  if algorithm == FIXED_WINDOW then
+    xs[k], ys[k], changed[k] = read_fixed_window(value, from, t.period, now)
+  elseif algorithm == SLIDING_WINDOW then
+    xs[k], ys[k], zs[k], changed[k] = read_sliding_window(value, from, t.period, now)
+  else
+    local set_back, left
+    xs[k], logs[k], ys[k], set_back, left = read_log(value, from, t.wide, t.period, now)
+    wides[k], added[k], changed[k] = t.wide, 0, set_back or left
+    if not owner and not set_back then
+      before[k], needs[k] = { t, xs[k], logs[k], ys[k] }, xs[k] + 1 - t.max
+    end
+  end
+end
+
+-- Whether a wait is longer than a full refill.
+local function is_debt(t, micros, parts)
+  return micros > t.fill or (micros == t.fill and parts > t.fill_parts)
+end
+
+-- How long until a bucket is whole: not longer than it can take, else the clock was set back.
+local function wait_of(k, t)
+  local micros, parts = xs[k] - now, ys[k]
+  if micros < 0 then return 0, 0 end
+  if is_debt(t, micros, parts) then
+    local most, most_parts = t.fill, t.fill_parts
+    if zs[k] then most, most_parts = longest_debt(t) end
+    if micros > most or (micros == most and parts > most_parts) then return most, most_parts end
+  end
+  return micros, parts
+end

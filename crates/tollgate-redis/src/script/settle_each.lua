@@ -1,0 +1,138 @@
+-- For how long the counters matter that have changed.
+local lives = {}
+
+local function put(k, value, left)
+  values[k], lives[k] = left > 0 and value or false, left
+end
+
+-- Takes what is due, whether or not it fits.
+local function debit(k, t)
+  owners[k] = nil
+  bring(k, t)
+  if t.is_bucket then
+    local micros, parts = wait_of(k, t)
+    micros, parts = micros + t.cost, parts + t.cost_parts
+    if parts >= t.units then micros, parts = micros + 1, parts - t.units end
+    local most, most_parts = longest_debt(t)
+    if micros > most or (micros == most and parts > most_parts) then micros, parts = most, most_parts end
+    xs[k], ys[k], zs[k] = now + micros, parts, is_debt(t, micros, parts)
+  elseif t.algorithm == FIXED_WINDOW then
+    ys[k] = math.min(ys[k] + t.cost, U32)
+  elseif t.algorithm == SLIDING_WINDOW then
+    zs[k] = math.min(zs[k] + t.cost, U32)
+  else
+    local cost = math.min(t.cost, U32 - xs[k])
+    logs[k], wides[k] = widen(logs[k], wides[k], math.max(wides[k], width(cost)))
+    xs[k], added[k] = xs[k] + cost, cost
+  end
+  put(k, value_of(k))
+end
+
+-- Gives back. `charged`: when it was charged, or -1 if any charge will do; `reset`: when the budget was going to be whole
+-- after that.
+local function refund(k, cost, charged, reset)
+  local value = values[k]
+  if not value then return end
+  local algorithm, units, micros, from, wide = read_head(value)
+  if not algorithm then return end
+  local head = sub(value, 1, from - 1)
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    local full, parts, owes = read_bucket(value, from, wide)
+    local left = full - now
+    if left < 0 then return end
+    if algorithm == LEAKY_BUCKET then
+      -- Only the last in line can go.
+      if charged < 0 or reset ~= now + left + (parts > 0 and 1 or 0) then return end
+    end
+    -- The time that the cost takes, exactly: cost × micros ÷ units.
+    local whole = floor(micros / units)
+    local rest = micros - whole * units
+    local high, low = floor(cost / 65536), cost % 65536
+    local a = high * rest
+    local a_whole = floor(a / units)
+    local b = (a - a_whole * units) * 65536 + low * rest
+    local b_whole = floor(b / units)
+    local back, back_parts = cost * whole + a_whole * 65536 + b_whole, b - b_whole * units
+    if algorithm == TOKEN_BUCKET and charged >= 0 then
+      -- What has come back by itself does not come back a second time.
+      local due = math.max(reset - now, 0)
+      if back > due or (back == due and back_parts > 0) then back, back_parts = due, 0 end
+    end
+    if back > left or (back == left and back_parts >= parts) then return put(k, '', 0) end
+    left, parts = left - back, parts - back_parts
+    if parts < 0 then left, parts = left - 1, parts + units end
+    local grid = math.min(math.max(8 * micros / units, 1000), 3.6e9)
+    full = now + left
+    return put(k, write_bucket(head, full, parts, wide, owes), full - full % grid + 2 * grid - now)
+  elseif algorithm == FIXED_WINDOW then
+    local start, counted = read_fixed_window(value, from, micros, now)
+    if charged >= 0 and charged < start then return end
+    if counted <= cost then return put(k, '', 0) end
+    return put(k, write_fixed_window(head, start, counted - cost), start + micros - now)
+  elseif algorithm == SLIDING_WINDOW then
+    local index, previous, current = read_sliding_window(value, from, micros, now)
+    local window = charged >= 0 and floor(charged / micros) or index
+    if window >= index then
+      current = math.max(current - cost, 0)
+    elseif window + 1 == index then
+      previous = math.max(previous - cost, 0)
+    end
+    local windows = current > 0 and 2 or (previous > 0 and 1 or 0)
+    return put(k, write_sliding_window(head, index, previous, current), (index + windows) * micros - now)
+  end
+  local total, entries, newest = read_log(value, from, wide, micros, now)
+  local size = 7 + wide
+  -- From the newest on, what is left of the entries that are looked at; those before them stay as they are.
+  local kept, entry = {}, #entries - size + 1
+  while entry > 0 do
+    local moment, units_of = number(entries, entry, 7), number(entries, entry + 7, wide)
+    if charged < 0 or moment == charged then
+      local struck = math.min(cost, units_of)
+      units_of, total, cost = units_of - struck, total - struck, cost - struck
+    end
+    if units_of > 0 then table.insert(kept, write('<I7I' .. wide, moment, units_of)) end
+    entry = entry - size
+    if cost == 0 or (charged >= 0 and moment < charged) then break end
+  end
+  for i = 1, floor(#kept / 2) do kept[i], kept[#kept + 1 - i] = kept[#kept + 1 - i], kept[i] end
+  entries = sub(entries, 1, entry + size - 1) .. table.concat(kept)
+  if entries == '' then return put(k, '', 0) end
+  newest = number(entries, #entries - size + 1, 7)
+  return put(k, head .. write('<I4', math.max(total, 0)) .. entries, newest + micros - now)
+end
+
+for _ = 1, count do
+  local k, algorithm
+  k, algorithm, at = read('<HB', ask, at)
+  if algorithm == 255 then
+    local cost, charged, reset
+    cost, charged, reset, at = read('<ddd', ask, at)
+    refund(k, cost, charged, reset)
+  else
+    local t = { algorithm = algorithm }
+    t.head, t.max, t.cost, at = read('<Bc0dd', ask, at)
+    t.is_bucket = algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET
+    if t.is_bucket then
+      t.cost_parts, t.fill, t.fill_parts, t.units, t.micros, t.wide, at = read('<dddddB', ask, at)
+      t.grid = math.min(math.max(8 * t.micros / t.units, 1000), 3.6e9)
+    else
+      t.period, t.wide, at = read('<dB', ask, at)
+    end
+    debit(k, t)
+  end
+end
+
+-- All is known to fit before the first is written, so that what fails has done nothing.
+local done = 0
+for k = 1, #keys do
+  local left = lives[k]
+  if left then
+    done = done + 1
+    if left > 0 then
+      call('SET', keys[k], values[k], AT, ceil((origin + left) / 1000))
+    else
+      call('DEL', keys[k])
+    end
+  end
+end
+return done

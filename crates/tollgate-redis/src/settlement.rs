@@ -1,0 +1,100 @@
+//! What is done about a charge after it was made: giving back, or taking what is due.
+//!
+//! Settlements that wait at the same moment share a call, in which each counter is named once.
+
+use redis::Cmd;
+use tollgate_core::algorithm::Counter;
+use tollgate_core::{Algorithm, Quota, Receipt, Timestamp};
+
+use crate::request::Counted;
+use crate::script::SETTLE;
+use crate::term::{parts_width, push, width};
+
+/// What stands in the place of an algorithm if something is given back.
+const REFUND: u8 = u8::MAX;
+
+/// One settlement of one counter.
+#[derive(Clone, Debug)]
+pub(crate) struct Settlement {
+    pub(crate) counter: Counted,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// Gives back.
+    Refund { cost: u32, receipt: Option<Receipt> },
+    /// Takes what is due, whether or not it fits. The quota makes sense, and the cost is more than nothing.
+    Debit { quota: Quota, cost: u32 },
+}
+
+/// The command that makes settlements, in their order. `now` is a time to do it at if it is not to be the server's.
+pub(crate) fn command<'a>(settlements: impl Iterator<Item = &'a Settlement>, now: Option<Timestamp>) -> Cmd {
+    let mut names: Vec<&[u8]> = Vec::new();
+    let mut packed = Vec::new();
+    let mut count = 0_u16;
+    for Settlement { counter, what } in settlements {
+        let name = counter.name.as_slice();
+        let place = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        // Lua counts from one.
+        packed.extend_from_slice(&(place as u16 + 1).to_le_bytes());
+        what.pack(&mut packed);
+        count += 1;
+    }
+    let mut ask = Vec::with_capacity(10 + packed.len());
+    push(&mut ask, now.map_or(0.0, moment));
+    ask.extend_from_slice(&count.to_le_bytes());
+    ask.extend_from_slice(&packed);
+    let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
+    command.arg(b"EVALSHA").arg(SETTLE.get_hash()).arg(names.len());
+    for name in names {
+        command.arg(name);
+    }
+    command.arg(ask);
+    command
+}
+
+impl What {
+    fn pack(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Refund { cost, receipt } => {
+                bytes.push(REFUND);
+                push(bytes, f64::from(*cost));
+                push(bytes, receipt.map_or(-1.0, |receipt| moment(receipt.at())));
+                push(bytes, receipt.map_or(0.0, |receipt| moment(receipt.reset_at())));
+            }
+            Self::Debit { quota, cost } => {
+                bytes.push(quota.algorithm() as u8);
+                let head = Counter::head(quota);
+                bytes.push(head.len() as u8);
+                bytes.extend_from_slice(&head);
+                push(bytes, f64::from(quota.max()));
+                match quota.algorithm() {
+                    Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                        let (micros, parts) = quota.time_of_debit(*cost);
+                        let (fill, fill_parts) = quota.time_of(quota.max());
+                        let (units, micros_of_rate) = quota.rate();
+                        for number in
+                            [micros, parts.into(), fill, fill_parts.into(), units.into(), micros_of_rate]
+                        {
+                            push(bytes, number as f64);
+                        }
+                        bytes.push(parts_width(units));
+                    }
+                    _ => {
+                        push(bytes, f64::from(*cost));
+                        push(bytes, quota.period().as_micros() as f64);
+                        bytes.push(width(quota.max()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn moment(moment: Timestamp) -> f64 {
+    moment.as_micros() as f64
+}
