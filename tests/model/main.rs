@@ -7,6 +7,7 @@ mod support;
 
 mod changes;
 mod clock_steps;
+mod debits;
 mod eviction;
 mod keys;
 mod leaky_bucket;

@@ -123,6 +123,16 @@ impl Subject {
         self.counter.refund(cost, receipt, Timestamp::from_micros(self.now));
     }
 
+    pub(crate) fn debit(&mut self, cost: u32) {
+        self.counter.debit(&self.quota, cost, Timestamp::from_micros(self.now));
+    }
+
+    /// The same, read from its bytes.
+    pub(crate) fn rewritten(&self) -> Self {
+        let counter = Counter::from_bytes(&self.counter.to_bytes()).expect("its own bytes");
+        Self { counter, ..self.clone() }
+    }
+
     pub(crate) fn remaining(&self) -> u32 {
         self.peek(1).remaining()
     }
