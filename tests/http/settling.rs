@@ -12,7 +12,7 @@ use tollgate::{
     Charge, FailurePolicy, Limiter, LimiterError, Limits, MINUTE, Quota, RateLimitLayer, Rule, Settle, Share,
     Store, StoreError, key,
 };
-use tollgate_core::{Answer, KeyRef, Refund, RuleName, StoreErrorKind};
+use tollgate_core::{Answer, Debit, KeyRef, Refund, RuleName, StoreErrorKind};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::stores::Failing;
@@ -205,7 +205,7 @@ impl Store for Counting {
         std::future::pending()
     }
 
-    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, charges: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         self.settlements.fetch_add(1, Ordering::SeqCst);
         drop(self.store.debit(charges));
         std::future::pending()

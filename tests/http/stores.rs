@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tollgate::core::{KeyRef, Refund, RuleName, StoreErrorKind};
+use tollgate::core::{Debit, KeyRef, Refund, RuleName, StoreErrorKind};
 use tollgate::{Charge, Decision, Outcome, Store, StoreError};
 use tollgate_core::Answer;
 
@@ -40,7 +40,7 @@ impl Store for Slow {
         self.store.refund(refunds)
     }
 
-    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, charges: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         self.store.debit(charges)
     }
 
@@ -84,7 +84,7 @@ impl Store for Failing {
         ready(Err(self.error()))
     }
 
-    fn debit(&self, _: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, _: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(Err(self.error()))
     }
 
@@ -134,7 +134,7 @@ impl Store for Flaky {
         ready(self.answer(|store| drop(store.refund(refunds))))
     }
 
-    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, charges: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(self.answer(|store| drop(store.debit(charges))))
     }
 
@@ -170,7 +170,7 @@ impl Store for Canned {
         ready(Ok(()))
     }
 
-    fn debit(&self, _: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, _: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         ready(Ok(()))
     }
 

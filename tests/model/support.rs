@@ -124,7 +124,7 @@ impl Subject {
     }
 
     pub(crate) fn debit(&mut self, cost: u32) {
-        self.counter.debit(&self.quota, cost, Timestamp::from_micros(self.now));
+        self.counter.debit(&self.quota, cost, None, Timestamp::from_micros(self.now));
     }
 
     /// The same, read from its bytes.

@@ -172,10 +172,10 @@ async fn rare_histories_are_those_of_memory() {
                 }
                 Debit(quota, cost) => {
                     last = quota;
-                    let charges = [Charge::new(rule, &key, &quota).cost(cost)];
-                    counter.debit(&quota, cost, now);
-                    redis.debit(&charges).await.expect("redis takes what is due");
-                    memory.debit(&charges).await.expect("memory takes what is due");
+                    let debits = [tollgate_core::Debit::new(Charge::new(rule, &key, &quota).cost(cost))];
+                    counter.debit(&quota, cost, None, now);
+                    redis.debit(&debits).await.expect("redis takes what is due");
+                    memory.debit(&debits).await.expect("memory takes what is due");
                 }
                 GiveBack(cost) => {
                     let refunds = [Refund::new(rule, &key, cost)];

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tollgate_core::algorithm::{self, Counter};
 use tollgate_core::{
-    Charge, Clock, DAY, Decision, Key, ManualClock, MemoryStore, Quota, Receipt, Refund, RuleName, SECOND,
-    Store, Timestamp,
+    Charge, Clock, DAY, Debit, Decision, Key, ManualClock, MemoryStore, Quota, Receipt, Refund, RuleName,
+    SECOND, Store, Timestamp,
 };
 use tollgate_redis::RedisStore;
 
@@ -246,22 +246,34 @@ impl Timeline {
         if self.random.once_in(2) {
             self.pause().await;
         }
-        let request = self.request();
-        self.note(&format!("debit {}", self.shown(&request)));
+        // Anew, or more for what was charged before, which may be gone; or for what never was.
+        let (request, receipt) = match (self.random.below(4), self.receipts.front().copied()) {
+            (0, _) => (self.request(), Some(self.wrong_receipt())),
+            (1 | 2, Some((one, receipt))) => ([one].into_iter().collect(), Some(receipt)),
+            _ => (self.request(), None),
+        };
+        self.note(&format!("debit {}, {receipt:?}", self.shown(&request)));
         let now = self.now();
         for (rule, key, cost) in &request {
             let (rule, quota) = self.rules[*rule];
             let name = (rule, self.keys[*key]);
             // What takes nothing leaves nothing of a key that was never charged.
             if self.model.contains_key(&name) || (*cost > 0 && quota.max() > 0) {
-                self.model.entry(name).or_insert_with(|| Counter::new(&quota)).debit(&quota, *cost, now);
+                self.model
+                    .entry(name)
+                    .or_insert_with(|| Counter::new(&quota))
+                    .debit(&quota, *cost, receipt, now);
             }
         }
         let charges = self.charges(&request);
-        let done = self.redis.debit(&charges).await;
+        let debits: Vec<_> = charges
+            .iter()
+            .map(|charge| receipt.map_or(Debit::new(*charge), |receipt| Debit::new(*charge).receipt(receipt)))
+            .collect();
+        let done = self.redis.debit(&debits).await;
         done.unwrap_or_else(|error| panic!("{error:?}: {}", self.place()));
         if let Some(memory) = &self.memory {
-            memory.debit(&charges).await.expect("memory does not fail");
+            memory.debit(&debits).await.expect("memory does not fail");
         }
     }
 

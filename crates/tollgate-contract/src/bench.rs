@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use tollgate_core::{
-    Charge, Decision, Key, Outcome, Quota, Receipt, Refund, Retry, RuleName, Store, Timestamp,
+    Charge, Debit, Decision, Key, Outcome, Quota, Receipt, Refund, Retry, RuleName, Store, Timestamp,
 };
 
 use crate::Harness;
@@ -89,8 +89,8 @@ impl<H: Harness> Bench<H> {
         self.store.refund(refunds).await.expect("the store gives back");
     }
 
-    pub(crate) async fn debit(&self, charges: &[Charge<'_>]) {
-        self.store.debit(charges).await.expect("the store takes what is due");
+    pub(crate) async fn debit(&self, debits: &[Debit<'_>]) {
+        self.store.debit(debits).await.expect("the store takes what is due");
     }
 }
 
@@ -149,7 +149,7 @@ impl<H: Harness> Caller<'_, H> {
     }
 
     pub(crate) async fn debit(&self, cost: u32) {
-        self.bench.debit(&[self.cost(cost)]).await;
+        self.bench.debit(&[Debit::new(self.cost(cost))]).await;
     }
 
     /// Comes back when told to, until the whole quota fits, and says how long that took. `also` is

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Algorithm, MINUTE, Quota, SECOND, Store};
+use tollgate_core::{Algorithm, Debit, MINUTE, Quota, SECOND, Store};
 
 use crate::{Bench, Harness, MICRO, each, wait};
 
@@ -17,6 +17,30 @@ fn longest_lock(quota: &Quota) -> Duration {
     match quota.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => 2 * quota.full_refill(),
         _ => quota.full_refill(),
+    }
+}
+
+/// What is debited for a charge, and given back for it, is that charge's: what others have charged stays, whenever it leaves.
+pub async fn what_is_debited_for_a_charge_is_given_back_with_it<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for quota in each(100, MINUTE) {
+        let caller = bench.caller(quota);
+        let first = caller.take(10).await;
+        bench.advance(MICRO).await;
+        let second = caller.take(10).await;
+        bench.advance(MICRO).await;
+        bench.debit(&[Debit::new(caller.cost(30)).receipt(first)]).await;
+        if quota.algorithm() == Algorithm::LeakyBucket {
+            // Nothing but the last place in a queue can be given back.
+            continue;
+        }
+        bench.advance(MICRO).await;
+        // All of the first but one; a bucket gives back what it is asked for, whenever it was taken.
+        let receipt = (quota.algorithm() != Algorithm::TokenBucket).then_some(first);
+        caller.refund(39, receipt).await;
+        assert_eq!(caller.remaining().await, 100 - 1 - 10, "{quota}");
+        caller.refund(10, Some(second)).await;
+        assert_eq!(caller.remaining().await, 100 - 1, "{quota}");
     }
 }
 
@@ -208,7 +232,7 @@ pub async fn a_debit_takes_place_though_nobody_waits_for_it<H: Harness>(harness:
     for quota in each(10, MINUTE) {
         let caller = bench.caller(quota);
         let other = bench.caller(quota).with_key("bob");
-        drop(bench.store.debit(&[caller.cost(4), other.cost(1), caller.cost(3)]));
+        drop(bench.store.debit(&[caller.cost(4), other.cost(1), caller.cost(3)].map(Debit::new)));
         // Whatever is handed over later is done later, so this one has been done when that is.
         caller.debit(1).await;
         assert_eq!((caller.remaining().await, other.remaining().await), (2, 9), "{quota}");

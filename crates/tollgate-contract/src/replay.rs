@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::algorithm::Counter;
-use tollgate_core::{Charge, Decision, HOUR, Key, Outcome, Quota, Receipt, Refund, SECOND, Timestamp};
+use tollgate_core::{Charge, Debit, Decision, HOUR, Key, Outcome, Quota, Receipt, Refund, SECOND, Timestamp};
 
 use crate::{Bench, Harness};
 
@@ -97,8 +97,8 @@ pub async fn three_hundred_quota_shapes_answer_like_the_algorithms<H: Harness>(h
                 counter.refund(charge.cost, receipt, now);
             }
             if random.below(8) == 0 {
-                bench.debit(&[charge]).await;
-                counter.debit(&quota, charge.cost, now);
+                bench.debit(&[Debit::new(charge)]).await;
+                counter.debit(&quota, charge.cost, None, now);
             }
         }
     }
@@ -133,8 +133,8 @@ pub async fn changing_quotas_and_clocks_answer_like_the_algorithms<H: Harness>(h
             let peeked = expected(now, &charge, counter.peek(&quota, charge.cost, now));
             assert_eq!(bench.peek(&[charge]).await, peeked, "{quota}: peek {step} of {history}");
             if random.below(10) == 0 {
-                bench.debit(&[charge]).await;
-                counter.debit(&quota, charge.cost, now);
+                bench.debit(&[Debit::new(charge)]).await;
+                counter.debit(&quota, charge.cost, None, now);
             }
             let charged = expected(now, &charge, counter.charge(&quota, charge.cost, now));
             assert_eq!(bench.charge(&[charge]).await, charged, "{quota}: charge {step} of {history}");

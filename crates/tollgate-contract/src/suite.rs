@@ -90,6 +90,7 @@ macro_rules! __suite {
             debts {
                 a_debit_that_fits_counts_like_a_charge
                 the_order_of_debits_and_refunds_does_not_matter
+                what_is_debited_for_a_charge_is_given_back_with_it
                 a_debt_is_paid_off_at_the_quotas_pace
                 a_refill_and_a_reset_include_the_debt
                 no_debt_locks_for_longer_than_two_full_refills

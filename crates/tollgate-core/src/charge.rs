@@ -104,3 +104,30 @@ impl<'a> Refund<'a> {
         Self { receipt: Some(receipt), ..self }
     }
 }
+
+/// What is to be taken whether or not it fits: more for a charge that turned out to be too small.
+///
+/// With a receipt it belongs to that charge, and refunds for the receipt give it back as well. A log logs it at the moment of
+/// the charge, if that still counts; everywhere else, and without a receipt, it is taken now.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Debit<'a> {
+    /// What is taken, from whom.
+    pub charge: Charge<'a>,
+    /// Which charge was too small.
+    pub receipt: Option<Receipt>,
+}
+
+impl<'a> Debit<'a> {
+    /// Takes this now.
+    #[must_use]
+    pub const fn new(charge: Charge<'a>) -> Self {
+        Self { charge, receipt: None }
+    }
+
+    /// Takes it for the charge that the receipt is for.
+    #[must_use]
+    pub const fn receipt(self, receipt: Receipt) -> Self {
+        Self { receipt: Some(receipt), ..self }
+    }
+}

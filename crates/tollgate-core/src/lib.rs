@@ -13,7 +13,7 @@ mod store;
 mod sync;
 mod time;
 
-pub use charge::{Charge, Receipt, Refund};
+pub use charge::{Charge, Debit, Receipt, Refund};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use decision::{Decision, Outcome, Retry};
 pub use error::{StoreError, StoreErrorKind};

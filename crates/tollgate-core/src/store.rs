@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 
-use crate::{Charge, Decision, KeyRef, Outcome, Refund, RuleName, StoreError, Timestamp};
+use crate::{Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, StoreError, Timestamp};
 
 /// Where the counters live.
 ///
@@ -69,7 +69,7 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// the other gives 40 back, 10 remain. What can be owed, and for how long, is told in [`algorithm`](crate::algorithm).
     ///
     /// Like that of [`refund`](Self::refund), the call itself hands it over.
-    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Forgets all that was charged to a key under a rule.
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;

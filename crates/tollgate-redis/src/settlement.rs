@@ -25,7 +25,7 @@ pub(crate) enum What {
     /// Gives back.
     Refund { cost: u32, receipt: Option<Receipt> },
     /// Takes what is due, whether or not it fits. The quota makes sense, and the cost is more than nothing.
-    Debit { quota: Quota, cost: u32 },
+    Debit { quota: Quota, cost: u32, receipt: Option<Receipt> },
 }
 
 /// The command that makes settlements, in their order. `now` is a time to do it at if it is not to be the server's.
@@ -66,7 +66,7 @@ impl What {
                 push(bytes, receipt.map_or(-1.0, |receipt| moment(receipt.at())));
                 push(bytes, receipt.map_or(0.0, |receipt| moment(receipt.reset_at())));
             }
-            Self::Debit { quota, cost } => {
+            Self::Debit { quota, cost, receipt } => {
                 bytes.push(quota.algorithm() as u8);
                 let head = Counter::head(quota);
                 bytes.push(head.len() as u8);
@@ -87,6 +87,7 @@ impl What {
                     _ => {
                         push(bytes, f64::from(*cost));
                         push(bytes, quota.period().as_micros() as f64);
+                        push(bytes, receipt.map_or(-1.0, |receipt| moment(receipt.at())));
                         bytes.push(width(quota.max()));
                     }
                 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tollgate_core::{Answer, Charge, Decision, KeyRef, Refund, RuleName, Store, StoreError};
+use tollgate_core::{Answer, Charge, Debit, Decision, KeyRef, Refund, RuleName, Store, StoreError};
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::builder::RedisStoreBuilder;
@@ -226,12 +226,13 @@ impl Store for RedisStore {
         })))
     }
 
-    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         // A quota that makes no sense is none to count under, and nothing is nothing.
-        let due = charges.iter().filter(|charge| charge.cost > 0 && charge.quota.max() > 0);
-        all(self.settle(due.map(|charge| {
+        let due = debits.iter().filter(|debit| debit.charge.cost > 0 && debit.charge.quota.max() > 0);
+        all(self.settle(due.map(|Debit { charge, receipt, .. }| {
             let counter = Counted::new(charge.rule, charge.key, &self.inner.names);
-            Settlement { counter, what: What::Debit { quota: *charge.quota, cost: charge.cost } }
+            let what = What::Debit { quota: *charge.quota, cost: charge.cost, receipt: *receipt };
+            Settlement { counter, what }
         })))
     }
 

@@ -78,24 +78,24 @@ impl Counter {
     /// let (quota, now) = (Quota::per_minute(100), Timestamp::from_secs(1_000));
     /// let mut counter = Counter::new(&quota);
     /// assert!(counter.charge(&quota, 90, now).is_admitted());
-    /// counter.debit(&quota, 40, now);
+    /// counter.debit(&quota, 40, None, now);
     /// assert_eq!(counter.peek(&quota, 1, now).remaining(), 0);
     /// // 30 are owed, and one more is needed.
     /// let wait = counter.peek(&quota, 1, now).retry().unwrap().after().unwrap();
     /// assert_eq!(wait.as_millis(), 31 * 600);
     /// ```
-    pub fn debit(&mut self, quota: &Quota, cost: u32, now: Timestamp) {
+    pub fn debit(&mut self, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
         // A quota that makes no sense is none to count under, and nothing is nothing.
         if quota.max() == 0 || cost == 0 {
             return;
         }
         self.reread(quota, now);
         match &mut self.state {
-            State::TokenBucket(state) => token_bucket::debit(state, quota, cost, now),
-            State::FixedWindow(state) => fixed_window::debit(state, quota, cost, now),
-            State::SlidingWindow(state) => sliding_window::debit(state, quota, cost, now),
-            State::SlidingLog(state) => sliding_log::debit(state, quota, cost, now),
-            State::LeakyBucket(state) => leaky_bucket::debit(state, quota, cost, now),
+            State::TokenBucket(state) => token_bucket::debit(state, quota, cost, receipt, now),
+            State::FixedWindow(state) => fixed_window::debit(state, quota, cost, receipt, now),
+            State::SlidingWindow(state) => sliding_window::debit(state, quota, cost, receipt, now),
+            State::SlidingLog(state) => sliding_log::debit(state, quota, cost, receipt, now),
+            State::LeakyBucket(state) => leaky_bucket::debit(state, quota, cost, receipt, now),
         }
     }
 

@@ -34,7 +34,7 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 }
 
 /// Counts `cost`, whether or not the window has room for it.
-pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, _: Option<Receipt>, now: Timestamp) {
     let current = state.at(quota.period_micros(), now);
     *state = State { count: current.count.saturating_add(cost), ..current };
 }

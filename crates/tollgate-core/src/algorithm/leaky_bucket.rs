@@ -28,7 +28,7 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 ///
 /// What was taken beyond the queue's capacity drains at the same pace, and nobody gets in line before it has. It is at most
 /// as much as the queue holds.
-pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, _: Option<Receipt>, now: Timestamp) {
     state.0.debit(quota, cost, now);
 }
 

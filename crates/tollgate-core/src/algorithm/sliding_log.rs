@@ -53,13 +53,22 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
     state.outcome(quota, cost, now)
 }
 
-/// Logs `cost`, whether or not it fits.
-pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+/// Logs `cost`, whether or not it fits: at the receipt's moment if something is logged there, else now.
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
     state.move_to(quota.period_micros(), now);
     // A store may keep the cost of the whole log in 32 bits.
     let cost = u64::from(cost).min(u64::from(u32::MAX).saturating_sub(state.total)) as u32;
-    if cost > 0 {
-        state.push(quota, cost, now.as_micros());
+    if cost == 0 {
+        return;
+    }
+    let at = receipt.map(|receipt| receipt.at().as_micros());
+    match state.entries.iter_mut().rfind(|entry| Some(entry.at()) == at) {
+        Some(entry) => {
+            // All of them together are not above this.
+            entry.cost += cost;
+            state.total += u64::from(cost);
+        }
+        None => state.push(quota, cost, now.as_micros()),
     }
 }
 

@@ -56,7 +56,7 @@ impl Subject {
     }
 
     fn debit(&mut self, cost: u32) {
-        self.counter.debit(&self.quota, cost, self.now);
+        self.counter.debit(&self.quota, cost, None, self.now);
     }
 
     /// Charges `cost`, which must fit, and returns the receipt.

@@ -26,7 +26,7 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 /// Takes `cost` tokens, whether or not they are there.
 ///
 /// What was not there is owed: it is paid off first, at the bucket's pace. A bucket owes at most as much as it holds.
-pub fn debit(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) {
+pub fn debit(state: &mut State, quota: &Quota, cost: u32, _: Option<Receipt>, now: Timestamp) {
     state.0.debit(quota, cost, now);
 }
 

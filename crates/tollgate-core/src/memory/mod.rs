@@ -21,8 +21,8 @@ use self::locked::Locked;
 use self::shard::Shard;
 use self::turn::Turns;
 use crate::{
-    Answer, Charge, Clock, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, SystemClock,
-    Timestamp,
+    Answer, Charge, Clock, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError,
+    SystemClock, Timestamp,
 };
 
 /// A store in the memory of this process.
@@ -233,12 +233,12 @@ impl<C: Clock> Store for MemoryStore<C> {
         ready(Ok(()))
     }
 
-    fn debit(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        for charge in charges {
-            let tag = self.tag(charge.rule, &charge.key);
+    fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+        for debit in debits {
+            let tag = self.tag(debit.charge.rule, &debit.charge.key);
             let mut shard = self.shard(tag);
             let now = self.inner.clock.now();
-            shard.debit(tag, charge, now);
+            shard.debit(tag, debit, now);
             drop(shard);
             self.sweep_if_due(now);
         }

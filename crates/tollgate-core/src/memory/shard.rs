@@ -9,7 +9,7 @@ use crate::algorithm::counter::State;
 use crate::algorithm::{
     Basis, PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
 };
-use crate::{Algorithm, Charge, Outcome, Quota, Refund, Timestamp};
+use crate::{Algorithm, Charge, Debit, Outcome, Quota, Refund, Timestamp};
 
 /// The hashes that the same request charges, with where their shards are.
 pub(super) type Own<'a> = &'a [(u64, usize)];
@@ -285,14 +285,14 @@ impl Shard {
     }
 
     /// Takes what is due, whether or not it fits.
-    pub(super) fn debit(&mut self, tag: u64, charge: &Charge<'_>, now: Timestamp) {
-        let Charge { quota, cost, .. } = *charge;
+    pub(super) fn debit(&mut self, tag: u64, debit: &Debit<'_>, now: Timestamp) {
+        let Debit { charge: Charge { quota, cost, .. }, receipt } = *debit;
         if quota.max() == 0 || cost == 0 {
             return;
         }
         let Ok(at) = self.table.find(tag) else {
             let mut counter = crate::algorithm::Counter::new(quota);
-            counter.debit(quota, cost, now);
+            counter.debit(quota, cost, receipt, now);
             return self.insert(tag, counter, quota, &[], now);
         };
         if self.rest.quotas.get(self.table.slot(at).quota) != quota {
@@ -300,7 +300,7 @@ impl Shard {
         }
         let slot = self.table.slot(at);
         with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
-            module::debit(state, quota, cost, now);
+            module::debit(state, quota, cost, receipt, now);
         });
     }
 

@@ -5,6 +5,29 @@ local function put(k, value, left)
   values[k], lives[k] = left > 0 and value or false, left
 end
 
+-- Adds to what a log has of a moment, if it has something.
+local function log_at(k, moment, cost)
+  local entries, wide = logs[k], wides[k]
+  local size = 7 + wide
+  for entry = #entries - size + 1, 1, -size do
+    local of = number(entries, entry, 7)
+    if of < moment then return false end
+    if of == moment then
+      cost = cost + number(entries, entry + 7, wide)
+      if width(cost) > wide then
+        local place = (entry - 1) / size
+        entries, wide = widen(entries, wide, width(cost))
+        size = 7 + wide
+        entry = place * size + 1
+      end
+      logs[k] = sub(entries, 1, entry + 6) .. write('<I' .. wide, cost) .. sub(entries, entry + size)
+      wides[k] = wide
+      return true
+    end
+  end
+  return false
+end
+
 -- Takes what is due, whether or not it fits.
 local function debit(k, t)
   owners[k] = nil
@@ -22,8 +45,11 @@ local function debit(k, t)
     zs[k] = math.min(zs[k] + t.cost, U32)
   else
     local cost = math.min(t.cost, U32 - xs[k])
-    logs[k], wides[k] = widen(logs[k], wides[k], math.max(wides[k], width(cost)))
-    xs[k], added[k] = xs[k] + cost, cost
+    xs[k] = xs[k] + cost
+    if not log_at(k, t.charged, cost) then
+      logs[k], wides[k] = widen(logs[k], wides[k], math.max(wides[k], width(cost)))
+      added[k] = cost
+    end
   end
   put(k, value_of(k))
 end
@@ -116,7 +142,7 @@ for _ = 1, count do
       t.cost_parts, t.fill, t.fill_parts, t.units, t.micros, t.wide, at = read('<dddddB', ask, at)
       t.grid = math.min(math.max(8 * t.micros / t.units, 1000), 3.6e9)
     else
-      t.period, t.wide, at = read('<dB', ask, at)
+      t.period, t.charged, t.wide, at = read('<ddB', ask, at)
     end
     debit(k, t)
   end

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Decision, MemoryStore, Quota, Receipt, Refund, Store};
+use tollgate_core::{Algorithm, Charge, Debit, Decision, MemoryStore, Quota, Receipt, Refund, Store};
 
 use super::Settle;
 use crate::error::LimiterError;
@@ -109,16 +109,24 @@ impl<S: Store> Account<S> {
 
     fn debit(&self, entry: &mut Entry, cost: u32) {
         let charge = self.limiter.charge_of(&entry.planned).cost(cost);
+        let receipt = entry.takes.first().and_then(|first| first.receipt);
+        let debit =
+            |charge| receipt.map_or(Debit::new(charge), |receipt| Debit::new(charge).receipt(receipt));
         // The call hands it over; nobody waits for it.
         match self.local_store() {
             Some(store) => {
                 let quota = self.local_quota(&entry.planned);
                 let charge = Charge::new(charge.rule, &entry.planned.key, &quota).cost(cost);
-                drop(store.debit(&[charge]));
+                drop(store.debit(&[debit(charge)]));
             }
-            None => drop(self.limiter.store().debit(&[charge])),
+            None => drop(self.limiter.store().debit(&[debit(charge)])),
         }
-        entry.takes.push(Take { cost, receipt: None });
+        // A bucket does not ask when it was taken; elsewhere what is given back must not be of another window.
+        let receipt = match charge.quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => None,
+            _ => receipt,
+        };
+        entry.takes.push(Take { cost, receipt });
     }
 
     fn give_back(&self, entry: &mut Entry, mut cost: u32) {
@@ -133,6 +141,10 @@ impl<S: Store> Account<S> {
             cost -= part;
             newest.cost -= part;
             if newest.cost == 0 {
+                if entry.takes.len() == 1 {
+                    // Its receipt is that of what may come.
+                    break;
+                }
                 entry.takes.pop();
             }
         }
