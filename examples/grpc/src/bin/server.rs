@@ -1,0 +1,85 @@
+//! A tonic server that each client address may call five times in any five seconds, each method for itself.
+//!
+//! ```text
+//! cargo run -p grpc
+//! ```
+//!
+//! The README says what to type then. With `REDIS_URL` the limits are those of all servers together.
+
+use std::time::Duration;
+
+use example_support::Failure;
+use futures_util::stream::{self, BoxStream, StreamExt};
+use grpc::{Greeter, GreeterServer, Greeting, Name};
+use tollgate::key::{self, PeerAddr};
+use tollgate::{
+    ConfigError, FailurePolicy, GrpcRejection, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Store,
+};
+use tonic::body::Body;
+use tonic::transport::Server;
+use tonic::transport::server::{Router, TcpConnectInfo, TcpIncoming};
+use tonic::{Request, Response, Status};
+use tower::layer::util::{Identity, Stack};
+use tower::util::MapRequestLayer;
+
+const QUOTA: Quota = Quota::sliding_log(5, Duration::from_secs(5));
+
+type TellPeer = MapRequestLayer<fn(http::Request<Body>) -> http::Request<Body>>;
+type App<S> = Router<Stack<RateLimitLayer<S, GrpcRejection>, Stack<TellPeer, Identity>>>;
+
+/// The service and its limit: five calls of each method for each client address. Without an answer of the store nothing
+/// is served, and clients are told so: UNAVAILABLE, and not RESOURCE_EXHAUSTED.
+fn app<S: Store>(store: S) -> Result<App<S>, ConfigError> {
+    let rule = Rule::new("per-method", QUOTA)
+        .on_path("/hello.v1.Greeter/{method}")
+        .key((key::peer_ip(), key::grpc_method()))
+        .on_store_failure(FailurePolicy::Deny);
+    let limiter = Limiter::builder().rule(rule).store(store).build()?;
+    let limit = RateLimitLayer::new(limiter).rejection(GrpcRejection);
+    // The layer that is added first is the outermost.
+    let mut server = Server::builder().layer(TellPeer::new(tell_peer)).layer(limit);
+    Ok(server.add_service(GreeterServer::new(Polite)))
+}
+
+/// Tells the limit's layer who the peer is, which tonic knows.
+fn tell_peer(mut request: http::Request<Body>) -> http::Request<Body> {
+    if let Some(peer) = request.extensions().get().and_then(TcpConnectInfo::remote_addr) {
+        request.extensions_mut().insert(PeerAddr(peer));
+    }
+    request
+}
+
+struct Polite;
+
+#[tonic::async_trait]
+impl Greeter for Polite {
+    async fn greet(&self, request: Request<Name>) -> Result<Response<Greeting>, Status> {
+        Ok(Response::new(greeting(&request.into_inner())))
+    }
+
+    type GreetOftenStream = BoxStream<'static, Result<Greeting, Status>>;
+
+    /// Three times. The whole stream is one call.
+    async fn greet_often(&self, request: Request<Name>) -> Result<Response<Self::GreetOftenStream>, Status> {
+        let greeting = greeting(&request.into_inner());
+        Ok(Response::new(stream::repeat(Ok(greeting)).take(3).boxed()))
+    }
+}
+
+fn greeting(Name { name }: &Name) -> Greeting {
+    Greeting { text: format!("hello, {name}") }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    match example_support::redis().await? {
+        Some(redis) => serve(redis).await,
+        None => serve(MemoryStore::new()).await,
+    }
+}
+
+async fn serve<S: Store>(store: S) -> Result<(), Failure> {
+    let app = app(store)?;
+    let listener = example_support::listen().await?;
+    Ok(app.serve_with_incoming(TcpIncoming::from(listener)).await?)
+}
