@@ -1,15 +1,15 @@
-//! When the store cannot decide.
+//! When the store cannot decide, or nobody can wait.
 
 use std::time::Duration;
 
-use tollgate::{FailurePolicy, GrpcRejection, Limiter, Quota, RateLimitLayer, Rule, Share, key};
+use tollgate::{FailurePolicy, GrpcRejection, Limiter, MINUTE, Quota, RateLimitLayer, Rule, Share, key};
 use tollgate_redis::{RedisStore, Servers};
 use tollgate_servers::RedisServer;
 use tonic::Code;
 use tonic::transport::Server;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::support::{Client, Counting, StatusAsked, assert_exhausted, channel, serve};
+use crate::support::{Client, Counting, StatusAsked, assert_exhausted, channel, layer, serve};
 
 /// A service whose Redis has gone away.
 async fn without_redis(policy: FailurePolicy) -> (Client, Counting) {
@@ -61,4 +61,21 @@ async fn unless_it_is_said_calls_go_on() {
         client.check().await.unwrap();
     }
     assert_eq!(inner.calls(), 6);
+}
+
+#[tokio::test]
+async fn a_call_that_would_have_to_wait_and_cannot_is_told_unavailable() {
+    let (layer, _) = layer([Rule::new("r", Quota::leaky_bucket(5, MINUTE)).key(key::global())]);
+    layer.limiter().close();
+    let inner = Counting::default();
+    let server = Server::builder().layer(layer.rejection(GrpcRejection)).add_service(inner.service());
+    let mut client = Client(HealthClient::new(channel(serve(server).await, None)));
+    // The first in line need not wait.
+    client.check().await.unwrap();
+    let status = client.denied().await;
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    assert_eq!(status.message(), "This request would have to wait, and cannot now.");
+    assert_eq!(status.delay(), Some(Duration::from_secs(1)));
+    assert!(status.violated().is_empty());
+    assert_eq!(inner.calls(), 1);
 }

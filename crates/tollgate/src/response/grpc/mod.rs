@@ -38,8 +38,8 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// A request is one of gRPC if its content type begins with `application/grpc`, and of gRPC-Web if with
 /// `application/grpc-web`; the response has the same type. It is 200 by HTTP, has no body, and says
 ///
-/// - `grpc-status`: 8, RESOURCE_EXHAUSTED, if a rule denies, and 14, UNAVAILABLE, if the store could not decide and a
-///   rule denies then;
+/// - `grpc-status`: 8, RESOURCE_EXHAUSTED, where others are answered with 429, because a rule denies; and 14, UNAVAILABLE,
+///   where others are answered with 503, because the store could not decide, or because nobody more can wait;
 /// - `grpc-message`: the same in words, with the name of the rule;
 /// - `grpc-retry-pushback-ms`: how long to wait, rounded up to milliseconds, which is what clients that retry by
 ///   themselves go by; -1, which tells them not to, if it would be in vain;
