@@ -27,6 +27,7 @@ struct Answered(StatusCode);
 #[derive(Clone, Copy)]
 struct Cost(u32);
 
+#[expect(clippy::needless_pass_by_value, reason = "it is a handler")]
 fn handler(request: Request<()>) -> Reply {
     let mut reply = Response::new(Full::from("ok"));
     if let Some(Answered(status)) = request.extensions().get() {

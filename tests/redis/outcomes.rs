@@ -166,12 +166,11 @@ async fn is_exact<S: Store>(store: S, quota: Quota, seed: u64) {
             let (layer, counted, denied) = (layer.clone(), Arc::clone(&counted), &denied);
             async move {
                 // On any thread, so that they really are at once.
-                match tokio::spawn(send(layer, wanted)).await.unwrap() {
-                    Some(cost) => {
-                        _ = counted[wanted.caller as usize].fetch_add(cost.into(), Ordering::SeqCst)
-                    }
-                    None => _ = denied.fetch_add(1, Ordering::SeqCst),
-                }
+                let (total, more) = match tokio::spawn(send(layer, wanted)).await.unwrap() {
+                    Some(cost) => (&counted[wanted.caller as usize], cost.into()),
+                    None => (denied, 1),
+                };
+                total.fetch_add(more, Ordering::SeqCst);
             }
         })
         .await;
