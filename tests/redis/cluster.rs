@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Key, Quota, RuleName, Store};
+use tollgate_core::{Charge, DAY, Key, Quota, Receipt, Refund, RuleName, Store};
 use tollgate_redis::{RedisStore, Servers};
 use tollgate_servers::{Cluster, Mode, Proxy};
 
@@ -83,6 +83,34 @@ async fn a_request_over_several_slots_is_charged_whole_or_not_at_all() {
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// Slots decide one after the other, and nodes have clocks of their own. A log gives back what was charged at one very moment,
+/// so the receipt of each rule has to be of the moment at which its own slot decided.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receipt_gives_back_one_rule_of_a_request_over_several_slots() {
+    let cluster = start(3, 0);
+    let store = store(&cluster).await;
+    let quota = Quota::sliding_log(10, DAY);
+    let mut moments_differed = false;
+    for round in 0..20_u64 {
+        let keys = [Key::from(round), Key::from(round).and("other"), Key::from("all").and(round)];
+        let rules = [rule("a"), rule("b"), rule("c")];
+        let charge = |i: usize| Charge::new(rules[i], &keys[i], &quota).cost(3);
+        let charges = [charge(0), charge(1), charge(2)];
+        let decision = store.charge(&charges).await.expect("the store decides");
+        assert!(decision.is_admitted());
+        for (i, rule) in rules.iter().enumerate() {
+            let receipt = Receipt::of(&decision, *rule).expect("an admitted charge has a receipt");
+            moments_differed |= receipt.at() != decision.at();
+            let refund = Refund::new(*rule, &keys[i], 2).receipt(receipt);
+            store.refund(&[refund]).await.expect("the store gives back");
+        }
+        let peeked = store.peek(&charges).await.expect("the store answers");
+        let remaining: Vec<_> = peeked.outcomes().map(|(_, outcome)| outcome.remaining()).collect();
+        assert_eq!(remaining, [9, 9, 9], "{decision:?}");
+    }
+    assert!(moments_differed, "nothing was tested");
 }
 
 /// Under contention over slots, never more than the limit is admitted.

@@ -45,11 +45,7 @@ impl Receipt {
     /// nothing to it.
     #[must_use]
     pub fn of(decision: &Decision, rule: RuleName) -> Option<Self> {
-        if !decision.is_admitted() {
-            return None;
-        }
-        let (_, outcome) = decision.outcomes().find(|(name, _)| *name == rule)?;
-        Some(Self::new(decision.at(), outcome.reset_after()))
+        decision.receipts().find(|(name, _)| *name == rule).map(|(_, receipt)| receipt)
     }
 
     /// For stores: a charge made `at` this time that left a budget whole again `reset_after` it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::{RuleName, Timestamp};
+use crate::{Receipt, RuleName, Timestamp};
 
 /// What one rule says of one charge.
 ///
@@ -213,12 +213,16 @@ pub struct Decision {
     admitted: bool,
     // Three rules on one request are common and must not cost an allocation.
     outcomes: SmallVec<[(RuleName, Outcome); 3]>,
+    /// When each was decided, if not all were at the same moment; those that are missing were at `at`. Only who asked several
+    /// servers has it.
+    moments: Option<Box<SmallVec<[Timestamp; 3]>>>,
 }
 
 impl Clone for Decision {
     fn clone(&self) -> Self {
         // All at once, and not one outcome after the other as deriving it would.
-        Self { outcomes: SmallVec::from_slice(&self.outcomes), ..*self }
+        let (outcomes, moments) = (SmallVec::from_slice(&self.outcomes), self.moments.clone());
+        Self { outcomes, moments, at: self.at, admitted: self.admitted }
     }
 }
 
@@ -226,7 +230,7 @@ impl Decision {
     /// A decision without any charge, which admits.
     #[must_use]
     pub fn new(at: Timestamp) -> Self {
-        Self { at, admitted: true, outcomes: SmallVec::new() }
+        Self { at, admitted: true, outcomes: SmallVec::new(), moments: None }
     }
 
     /// A decision of one rule.
@@ -245,7 +249,30 @@ impl Decision {
         self.outcomes.push((rule, outcome));
     }
 
-    /// When the store decided, on the store's clock.
+    /// Adds what one rule says that was asked by itself, and decided at a moment of its own: for stores that ask several
+    /// servers. The latest of the moments is that of the decision.
+    pub fn push_at(&mut self, rule: RuleName, outcome: Outcome, at: Timestamp) {
+        if at != self.at || self.moments.is_some() {
+            let moments = self.moments.get_or_insert_default();
+            // Those that were added without a moment are of the moment that was the latest then.
+            moments.resize(self.outcomes.len(), self.at);
+            moments.push(at);
+            self.at = self.at.max(at);
+        }
+        self.push(rule, outcome);
+    }
+
+    /// What is needed to give each charge of an admitted decision back, in the order of the charges. Nothing if it was denied.
+    pub fn receipts(&self) -> impl Iterator<Item = (RuleName, Receipt)> {
+        let moments = self.moments.as_deref().map_or(&[][..], |moments| moments);
+        let outcomes = self.outcomes.iter().filter(|_| self.admitted).enumerate();
+        outcomes.map(|(i, (rule, outcome))| {
+            let at = moments.get(i).copied().unwrap_or(self.at);
+            (*rule, Receipt::new(at, outcome.reset_after()))
+        })
+    }
+
+    /// When the store decided, on the store's clock: of several servers, the latest that any of them did.
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         self.at
@@ -363,6 +390,28 @@ mod tests {
         rules.push(("never", outcome(4, 10, Some(u64::MAX))));
         assert_eq!(decision(&rules).tightest().unwrap().0.as_str(), "never");
         assert_eq!(decision(&rules).retry(), Some(Retry::Never));
+    }
+
+    #[test]
+    fn a_receipt_is_of_the_moment_at_which_its_rule_decided() {
+        let at = Timestamp::from_micros;
+        let names = ["a", "b", "c", "d"].map(|name| RuleName::new(name).unwrap());
+        let mut decision = Decision::new(at(7));
+        decision.push_at(names[0], outcome(3, 10, None), at(7));
+        decision.push_at(names[1], outcome(3, 10, None), at(5));
+        decision.push_at(names[2], outcome(3, 10, None), at(9));
+        decision.push(names[3], outcome(3, 20, None));
+        assert_eq!(decision.at(), at(9));
+        let expected = [(7, 17), (5, 15), (9, 19), (9, 29)];
+        let moments = |receipt: Receipt| (receipt.at().as_micros(), receipt.reset_at().as_micros());
+        for (name, expected) in names.into_iter().zip(expected) {
+            assert_eq!(Receipt::of(&decision, name).map(moments), Some(expected));
+        }
+        assert!(
+            decision.clone() == decision && decision.receipts().map(|(_, one)| moments(one)).eq(expected)
+        );
+        decision.push(names[0], outcome(0, 10, Some(1)));
+        assert_eq!(decision.receipts().count(), 0, "a denied decision has charged nothing");
     }
 
     #[test]

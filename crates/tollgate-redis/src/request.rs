@@ -5,7 +5,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tollgate_core::{Charge, Decision, Key, KeyRef, Outcome, Quota, Receipt, RuleName, StoreError};
+use tollgate_core::{Charge, Decision, Key, KeyRef, Quota, Receipt, RuleName, StoreError};
 
 use crate::name::{Name, Names};
 use crate::settlement::{Settlement, What};
@@ -204,11 +204,11 @@ pub(crate) const UNHURRIED: Duration = Duration::from_secs(1);
 
 /// What gives back all that a request was charged.
 pub(crate) fn give_back(charges: &Charges, decision: &Decision) -> Vec<Ask> {
-    let refund = |(charge, (_, outcome)): (&OwnCharge, (RuleName, &Outcome))| {
+    let refund = |(charge, (_, receipt)): (&OwnCharge, (RuleName, Receipt))| {
         let counter = Counted { rule: charge.rule, key: charge.key, name: charge.name.clone() };
-        let receipt = Some(Receipt::new(decision.at(), outcome.reset_after()));
-        let settlement = Box::new(Settlement { counter, what: What::Refund { cost: charge.cost, receipt } });
+        let what = What::Refund { cost: charge.cost, receipt: Some(receipt) };
+        let settlement = Box::new(Settlement { counter, what });
         Ask::new(Kind::Settle { settlement, reply: None }, UNHURRIED)
     };
-    charges.iter().zip(decision.outcomes()).map(refund).collect()
+    charges.iter().zip(decision.receipts()).map(refund).collect()
 }

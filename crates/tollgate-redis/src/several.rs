@@ -62,7 +62,7 @@ impl Several {
                     _ => &decided.decision,
                 };
                 if let Some((rule, outcome)) = told.outcomes().nth(*place) {
-                    decision.push(rule, *outcome);
+                    decision.push_at(rule, *outcome, told.at());
                 }
             }
         }
