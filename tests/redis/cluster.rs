@@ -113,6 +113,29 @@ async fn a_receipt_gives_back_one_rule_of_a_request_over_several_slots() {
     assert!(moments_differed, "nothing was tested");
 }
 
+/// A peek has taken nothing, and so nothing is to be given back of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_peek_over_several_slots_gives_nothing_back() {
+    let cluster = start(3, 0);
+    let store = store(&cluster).await;
+    let (wide, narrow) = (Quota::per_day(100), Quota::fixed_window(5, DAY));
+    let keys = [Key::from("one"), Key::from("another"), Key::from("a third")];
+    let charge = |i: usize, quota| Charge::new(rule("r"), &keys[i], quota).cost(5);
+    let charges = [charge(0, &wide), charge(1, &narrow), charge(2, &wide)];
+    assert!(store.charge(&charges).await.expect("the store decides").is_admitted());
+    for _ in 0..10 {
+        let peeked = store.peek(&charges).await.expect("the store answers");
+        assert!(!peeked.is_admitted());
+        drop(store.peek(&charges));
+        // Whatever is handed over later is done later, on each node.
+        let nothing = keys.each_ref().map(|key| Refund::new(rule("r"), key, 0));
+        store.refund(&nothing).await.expect("the store gives back");
+        let peeked = store.peek(&charges).await.expect("the store answers");
+        let remaining: Vec<_> = peeked.outcomes().map(|(_, outcome)| outcome.remaining()).collect();
+        assert_eq!(remaining, [95, 0, 95]);
+    }
+}
+
 /// Under contention over slots, never more than the limit is admitted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_at_once_over_several_slots_admit_no_more_than_the_limit() {

@@ -172,7 +172,7 @@ impl Call {
                 let charges: SmallVec<[Charge<'_>; 2]> =
                     requests[request].iter().map(OwnCharge::by_ref).collect();
                 let decision = algorithm::peek(&counters, places, &charges, answer.now);
-                told(request, Decided { decision, before: None }, &counters, places);
+                told(request, Decided { decision, before: None, charges: Charges::new() }, &counters, places);
             }
         }
         let mut count = 0;
@@ -185,7 +185,7 @@ impl Call {
             });
             let decision = decide_one(requests[*request], &mut counters, places, answer.now);
             count += u32::from(decision.is_admitted());
-            told(*request, Decided { decision, before }, &counters, places);
+            told(*request, Decided { decision, before, charges: Charges::new() }, &counters, places);
         }
         if count == u32::from_le_bytes(*admitted) {
             Ok(())

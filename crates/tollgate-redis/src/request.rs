@@ -48,6 +48,22 @@ pub(crate) struct Decided {
     pub(crate) decision: Decision,
     /// What a peek would have said before, if it is but a part of a request.
     pub(crate) before: Option<Decision>,
+    /// What was charged if it was admitted, for whoever has to give it back. Nothing if it was but looked at.
+    pub(crate) charges: Charges,
+}
+
+impl Decided {
+    /// What gives back all that was charged.
+    pub(crate) fn give_back(&self) -> Vec<Ask> {
+        let refund = |(charge, (_, receipt)): (&OwnCharge, (RuleName, Receipt))| {
+            let counter = Counted { rule: charge.rule, key: charge.key, name: charge.name.clone() };
+            let what = What::Refund { cost: charge.cost, receipt: Some(receipt) };
+            let settlement = Box::new(Settlement { counter, what });
+            Ask::new(Kind::Settle { settlement, reply: None }, UNHURRIED)
+        };
+        // A decision that denied has no receipts.
+        self.charges.iter().zip(self.decision.receipts()).map(refund).collect()
+    }
 }
 
 /// Something to ask Redis.
@@ -178,12 +194,15 @@ impl Ask {
 
     /// Passes a decision on. If whoever asked has gone, returns what is to be given back: the request went away
     /// before it was let in. (One that was told that the store failed may have been let in by its rules.)
-    pub(crate) fn decided(self, decided: Decided) -> Vec<Self> {
+    pub(crate) fn decided(self, mut decided: Decided) -> Vec<Self> {
         match self.kind {
-            Kind::Charge { charges, reply: Some(reply), .. } => match reply.send(Ok(decided)) {
-                Err(Ok(unheard)) if unheard.decision.is_admitted() => give_back(&charges, &unheard.decision),
-                _ => Vec::new(),
-            },
+            Kind::Charge { charges, reply: Some(reply), .. } => {
+                decided.charges = charges;
+                match reply.send(Ok(decided)) {
+                    Err(Ok(unheard)) => unheard.give_back(),
+                    _ => Vec::new(),
+                }
+            }
             Kind::Peek { reply: Some(reply), .. } => {
                 drop(reply.send(Ok(decided)));
                 Vec::new()
@@ -201,14 +220,3 @@ impl Ask {
 
 /// How long a settlement may take: nobody waits for it at the door.
 pub(crate) const UNHURRIED: Duration = Duration::from_secs(1);
-
-/// What gives back all that a request was charged.
-pub(crate) fn give_back(charges: &Charges, decision: &Decision) -> Vec<Ask> {
-    let refund = |(charge, (_, receipt)): (&OwnCharge, (RuleName, Receipt))| {
-        let counter = Counted { rule: charge.rule, key: charge.key, name: charge.name.clone() };
-        let what = What::Refund { cost: charge.cost, receipt: Some(receipt) };
-        let settlement = Box::new(Settlement { counter, what });
-        Ask::new(Kind::Settle { settlement, reply: None }, UNHURRIED)
-    };
-    charges.iter().zip(decision.receipts()).map(refund).collect()
-}

@@ -10,24 +10,18 @@ use std::task::{Context, Poll};
 use smallvec::SmallVec;
 use tollgate_core::{Decision, StoreError};
 
-use crate::request::{Charges, Decided, give_back};
+use crate::request::{Charges, Decided};
 use crate::store::{Asking, Links};
 
 /// The parts of a request.
 #[derive(Debug)]
 pub(crate) struct Several {
-    parts: Vec<Part>,
+    /// The charges of one slot each.
+    parts: Vec<State>,
     /// For each charge, its part and its place there.
     order: Vec<(usize, usize)>,
     /// Where to give back.
     links: Links,
-}
-
-/// The charges of one slot.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) charges: Charges,
-    pub(crate) state: State,
 }
 
 #[derive(Debug)]
@@ -40,13 +34,13 @@ pub(crate) enum State {
 }
 
 impl Several {
-    pub(crate) fn new(parts: Vec<Part>, order: Vec<(usize, usize)>, links: Links) -> Self {
+    pub(crate) fn new(parts: Vec<State>, order: Vec<(usize, usize)>, links: Links) -> Self {
         Self { parts, order, links }
     }
 
     /// What the parts say together.
     fn finish(&mut self) -> Result<Decision, StoreError> {
-        let failed = self.parts.iter().find_map(|part| match &part.state {
+        let failed = self.parts.iter().find_map(|part| match part {
             State::Answered(Err(error)) => Some(error.clone()),
             _ => None,
         });
@@ -55,7 +49,7 @@ impl Several {
         let mut decision = Decision::new(at);
         if failed.is_none() {
             for (part, place) in &self.order {
-                let State::Answered(Ok(decided)) = &self.parts[*part].state else { continue };
+                let State::Answered(Ok(decided)) = &self.parts[*part] else { continue };
                 // Who is denied is told of budgets as they were: what was taken from them is given back.
                 let told = match &decided.before {
                     Some(before) if !admitted => before,
@@ -67,7 +61,7 @@ impl Several {
             }
         }
         if admitted {
-            self.parts.iter_mut().for_each(|part| part.state = State::Done);
+            self.parts.iter_mut().for_each(|part| *part = State::Done);
         } else {
             self.give_back();
         }
@@ -75,7 +69,7 @@ impl Several {
     }
 
     fn decided(&self) -> impl Iterator<Item = &Decided> {
-        self.parts.iter().filter_map(|part| match &part.state {
+        self.parts.iter().filter_map(|part| match part {
             State::Answered(Ok(decided)) => Some(decided),
             _ => None,
         })
@@ -84,13 +78,13 @@ impl Several {
     /// Gives back what was charged, also what was answered and not looked at.
     fn give_back(&mut self) {
         for part in &mut self.parts {
-            let answer = match std::mem::replace(&mut part.state, State::Done) {
+            let answer = match std::mem::replace(part, State::Done) {
                 State::Asking(asking) => asking.cancel(),
                 State::Answered(answer) => answer.ok(),
                 State::Done => None,
             };
-            if let Some(decided) = answer.filter(|decided| decided.decision.is_admitted()) {
-                give_back(&part.charges, &decided.decision).into_iter().for_each(|ask| self.links.put(ask));
+            if let Some(decided) = answer {
+                decided.give_back().into_iter().for_each(|ask| self.links.put(ask));
             }
         }
     }
@@ -102,9 +96,9 @@ impl Future for Several {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut waiting = false;
         for part in &mut self.parts {
-            if let State::Asking(asking) = &mut part.state {
+            if let State::Asking(asking) = part {
                 match Pin::new(asking).poll(cx) {
-                    Poll::Ready(answer) => part.state = State::Answered(answer),
+                    Poll::Ready(answer) => *part = State::Answered(answer),
                     Poll::Pending => waiting = true,
                 }
             }

@@ -21,7 +21,7 @@ use crate::name::Names;
 use crate::request::{Ask, Charges, Counted, Decided, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
-use crate::several::{self, Part, Several, State};
+use crate::several::{self, Several, State};
 
 /// A store in Redis or Valkey: one budget for all processes that use the same servers and the same prefix.
 ///
@@ -149,17 +149,18 @@ impl RedisStore {
             })
         };
         if charges.len() == 1 || matches!(self.inner.links, Links::One(_)) {
-            return Deciding::One(one(charges, false));
+            return self.alone(one(charges, false));
         }
         let (mut groups, order) = several::by(charges, |charge| slot(&charge.name));
         if groups.len() == 1 {
-            return Deciding::One(one(groups.swap_remove(0), false));
+            return self.alone(one(groups.swap_remove(0), false));
         }
-        let parts = groups.into_iter().map(|charges| {
-            let state = State::Asking(one(charges.clone(), !peek));
-            Part { charges, state }
-        });
+        let parts = groups.into_iter().map(|charges| State::Asking(one(charges, !peek)));
         Deciding::Several(Box::new(Several::new(parts.collect(), order, self.inner.links.clone())))
+    }
+
+    fn alone(&self, asking: Asking<Decided>) -> Deciding {
+        Deciding::One(Alone { asking: Some(asking), links: self.inner.links.clone() })
     }
 
     /// How long what nobody waits for at the door may take.
@@ -285,8 +286,38 @@ async fn all(asked: Vec<Asking<()>>) -> Result<(), StoreError> {
 /// A decision that is under way.
 #[derive(Debug)]
 enum Deciding {
-    One(Asking<Decided>),
+    One(Alone),
     Several(Box<Several>),
+}
+
+/// A request whose counters are all in one place.
+#[derive(Debug)]
+struct Alone {
+    /// Nothing once the answer was passed on.
+    asking: Option<Asking<Decided>>,
+    /// Where to give back.
+    links: Links,
+}
+
+impl Future for Alone {
+    type Output = Result<Decision, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // Polled again after it was ready, which the contract of futures leaves open.
+        let Some(asking) = &mut self.asking else { return Poll::Pending };
+        let answer = std::task::ready!(Pin::new(asking).poll(cx));
+        self.asking = None;
+        Poll::Ready(answer.map(|decided| decided.decision))
+    }
+}
+
+impl Drop for Alone {
+    /// What was answered and not looked at is given back; what is not answered yet, by whoever answers it.
+    fn drop(&mut self) {
+        if let Some(decided) = self.asking.take().and_then(Asking::cancel) {
+            decided.give_back().into_iter().for_each(|ask| self.links.put(ask));
+        }
+    }
 }
 
 impl Future for Deciding {
@@ -294,9 +325,7 @@ impl Future for Deciding {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
-            Self::One(asking) => {
-                Pin::new(asking).poll(cx).map(|answer| answer.map(|decided| decided.decision))
-            }
+            Self::One(alone) => Pin::new(alone).poll(cx),
             Self::Several(several) => Pin::new(several).poll(cx),
         }
     }

@@ -54,6 +54,27 @@ async fn whoever_leaves_gets_its_charge_back_when_the_answer_is_late_too() {
     leaves_before_an_answer_that_takes(4 * DEADLINE).await;
 }
 
+/// Its answer has come, and was never looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_leaves_with_its_answer_at_hand_gets_its_charge_back() {
+    let server = server();
+    let store = ready(&server.url()).await;
+    let caller = Caller::new("inattentive");
+    let charging = under_way(&store, &caller);
+    // What is asked later is answered later.
+    for _ in 0..3 {
+        assert_eq!(caller.counted(&store).await, 1);
+    }
+    drop(charging);
+    until_counted(&store, &caller, 0).await;
+    // One that was looked at is kept.
+    let charged = under_way(&store, &caller).await.expect("it is decided");
+    assert!(charged.is_admitted());
+    for _ in 0..3 {
+        assert_eq!(caller.counted(&store).await, 1);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_so_many_wait() {
     let server = server();
