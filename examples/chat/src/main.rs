@@ -1,0 +1,119 @@
+//! A chat whose messages are limited, for each connection and for each user, with a page to try it.
+//!
+//! ```text
+//! cargo run -p chat
+//! ```
+//!
+//! Then open <http://127.0.0.1:3000/>. With `REDIS_URL` the limits are those of all processes together.
+
+mod connection;
+mod event;
+mod speaker;
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{Query, State};
+use axum::http::{Method, StatusCode};
+use axum::response::{Html, Response};
+use axum::routing::get;
+use example_support::Failure;
+use serde::Deserialize;
+use tokio::sync::broadcast;
+use tollgate::{ConfigError, FailurePolicy, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Share, Store};
+
+use crate::event::Event;
+use crate::speaker::Speaker;
+
+/// Joining, for each address. Each connection comes with a budget of its own, so they must not be had for nothing.
+const JOIN: Quota = Quota::per_minute(10);
+
+/// Messages of one connection: three at once, and then one every three seconds. This is about bursts: nobody's window is
+/// to scroll away under what one other has pasted.
+const PER_CONNECTION: Quota = Quota::per_minute(20).burst(3);
+
+/// Messages of one user on all connections together: five at once, and then twelve a minute. This is about how much one
+/// says in the long run, and opening more windows does not help.
+const PER_USER: Quota = Quota::per_minute(12).burst(5);
+
+/// The longest message, in bytes. Who sends a longer one is disconnected before all of it is read.
+const MAX_MESSAGE: usize = 4_096;
+
+/// How many events a connection may lag behind before it misses some.
+const BACKLOG: usize = 64;
+
+/// What all connections of this process share.
+#[derive(Clone)]
+struct Room<S> {
+    limiter: Limiter<S>,
+    events: broadcast::Sender<Event>,
+}
+
+/// The limits on messages. No request is to match them, so they have a limiter of their own, beside that of the layer.
+fn message_limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+    // Without Redis each process counts by itself. A connection is this process's alone, so it may have all of its
+    // budget; a user may have connections to another process, for which a half is left.
+    let per_connection =
+        Rule::new("per-connection", PER_CONNECTION).on_store_failure(FailurePolicy::Local(Share::one_of(1)));
+    let per_user = Rule::new("per-user", PER_USER).on_store_failure(FailurePolicy::Local(Share::one_of(2)));
+    Limiter::builder().rules([per_connection, per_user]).store(store).build()
+}
+
+/// The limit on joining, which is a request like any other until the connection is upgraded.
+fn join_limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+    let join = Rule::new("join", JOIN)
+        .on(Method::GET, "/ws")
+        .on_store_failure(FailurePolicy::Local(Share::one_of(2)));
+    Limiter::builder().rule(join).store(store).build()
+}
+
+#[derive(Deserialize)]
+struct Who {
+    user: String,
+}
+
+/// Who joins says who they are, and is believed. In earnest, the user is whom the session belongs to: a name that anybody
+/// can choose is a budget that anybody can have, or use up.
+async fn join<S: Store>(
+    State(room): State<Room<S>>,
+    Query(Who { user }): Query<Who>,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, (StatusCode, &'static str)> {
+    let user = user.trim();
+    if user.is_empty() || user.chars().count() > 20 || user.contains(char::is_control) {
+        return Err((StatusCode::BAD_REQUEST, "a name has 1 to 20 characters"));
+    }
+    let (events, heard) = (room.events.clone(), room.events.subscribe());
+    let speaker = Speaker::new(room.limiter, user.to_owned());
+    Ok(upgrade
+        .max_message_size(MAX_MESSAGE)
+        .on_upgrade(|socket| connection::run(socket, speaker, events, heard)))
+}
+
+fn app<S: Store>(store: S) -> Result<Router, ConfigError> {
+    let room = Room { limiter: message_limiter(store.clone())?, events: broadcast::channel(BACKLOG).0 };
+    Ok(Router::new()
+        .route("/", get(Html(include_str!("page.html"))))
+        .route("/ws", get(join::<S>))
+        .layer(RateLimitLayer::new(join_limiter(store)?))
+        .with_state(room))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    match example_support::redis().await? {
+        Some(redis) => serve(redis).await,
+        None => serve(MemoryStore::new()).await,
+    }
+}
+
+async fn serve<S: Store>(store: S) -> Result<(), Failure> {
+    let app = app(store)?;
+    let listener = example_support::listen().await?;
+    // With connect info: without it nobody knows the clients' addresses, and all of them share one budget.
+    Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
+}
+
+#[cfg(test)]
+mod tests;

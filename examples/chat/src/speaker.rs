@@ -1,0 +1,37 @@
+//! Who speaks, and whether they may.
+
+use std::hash::{BuildHasher, RandomState};
+
+use tollgate::{ChargeBuilder, Decision, Limiter, LimiterError, Store};
+
+/// A user on one connection.
+pub(crate) struct Speaker<S> {
+    limiter: Limiter<S>,
+    /// Drawn at random: it is unlike that of any other connection to any process, and all of them may count in one Redis.
+    connection: u64,
+    user: String,
+}
+
+impl<S: Store> Speaker<S> {
+    pub(crate) fn new(limiter: Limiter<S>, user: String) -> Self {
+        Self { limiter, connection: RandomState::new().hash_one(()), user }
+    }
+
+    pub(crate) fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Charges a message to the connection and to the user: to both, or to neither if one of them has spoken too much.
+    pub(crate) async fn charge(&self) -> Result<Decision, LimiterError> {
+        self.message().await
+    }
+
+    /// What is left, without charging anything.
+    pub(crate) async fn peek(&self) -> Result<Decision, LimiterError> {
+        self.message().peek().await
+    }
+
+    fn message(&self) -> ChargeBuilder<S> {
+        self.limiter.charge("per-connection", self.connection).and("per-user", self.user.as_str())
+    }
+}

@@ -1,0 +1,4 @@
+//! The program, run as a person would.
+
+mod client;
+mod sockets;
