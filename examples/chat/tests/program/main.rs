@@ -1,4 +1,6 @@
 //! The program, run as a person would.
 
+mod browser;
 mod client;
+mod driver;
 mod sockets;
