@@ -109,16 +109,20 @@ impl Reply {
         self.0.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
     }
 
-    /// The value of a header field, named in lower case.
+    /// The values of a header field, named in lower case: one for each line that has it.
+    pub fn fields(&self, name: &str) -> impl Iterator<Item = &str> {
+        let (head, _) = self.parts();
+        head.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
+    /// The value of a header field, named in lower case; of several, the first.
     ///
     /// # Panics
     ///
     /// When there is none.
     #[must_use]
     pub fn field(&self, name: &str) -> &str {
-        let (head, _) = self.parts();
-        let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        value.unwrap_or_else(|| panic!("no {name} in {}", self.0))
+        self.fields(name).next().unwrap_or_else(|| panic!("no {name} in {}", self.0))
     }
 
     /// The value of a header field that is a number.

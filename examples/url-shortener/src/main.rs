@@ -55,7 +55,7 @@ fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
     let per_account = Rule::new("shorten-account", SHORTEN_PER_ACCOUNT)
         .on(Method::POST, "/shorten")
         .key(key::extension(|account: &Account| account.id))
-        // Nobody's account: the handler answers 401. The address is counted all the same, so that nobody can try one
+        // Without an account the handler answers 401. The address is counted all the same, so that nobody can try one
         // key after the other for as long as it takes.
         .on_missing_key(MissingKey::Skip)
         .tier("premium", SHORTEN_PREMIUM)
@@ -63,52 +63,33 @@ fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
             let account = head.extension::<Account>().copied();
             async move { accounts::tier(account?).await }
         })
+        // What does not become a link counts for the address: it is the requests that are too many, good or bad. But the
+        // account was promised links, so it is given back.
+        .free_when(|response| response.status() != StatusCode::CREATED)
         .on_store_failure(FailurePolicy::Deny);
     Limiter::builder().rules([follow, per_address, per_account]).store(store).build()
 }
 
-#[derive(Clone)]
-struct Shortener<S> {
-    limiter: Limiter<S>,
-    links: Links,
-}
-
-/// Makes a link: 201 with its path, 401 without an account, 400 for what is not a web address.
-///
-/// What is refused here has been counted. For the address that is right: it is the requests that are too many, good
-/// or bad. But the account was promised links, so it gets back what did not become one.
-async fn shorten<S: Store>(
-    State(Shortener { limiter, links }): State<Shortener<S>>,
+/// Makes a link: 201 with its path, 401 without an account, 400 for what is not a web address, 413 for what is too long.
+async fn shorten(
+    State(links): State<Links>,
     account: Option<Extension<Account>>,
     url: Result<String, StringRejection>,
-) -> Response {
-    let Some(Extension(account)) = account else {
-        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "who are you?\n")
-            .into_response();
-    };
-    let target = match url {
-        Ok(url) => url.parse::<Target>().map_err(|why| (StatusCode::BAD_REQUEST, why).into_response()),
-        Err(unreadable) => Err(unreadable.into_response()),
-    };
-    match target {
-        Ok(target) => {
-            let path = format!("/{}", links.add(target));
-            let body = format!("{path}\n");
-            (StatusCode::CREATED, [(header::LOCATION, path)], body).into_response()
-        }
-        Err(response) => {
-            // If this fails, the account has one link less today. That is no reason to answer anything else.
-            if let Err(error) = limiter.refund("shorten-account", account.id, 1).await {
-                eprintln!("nothing was given back to account {}: {error}", account.id);
-            }
-            response
-        }
+) -> Result<Response, Response> {
+    if account.is_none() {
+        let who = (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "who are you?\n");
+        return Err(who.into_response());
     }
+    let url = url.map_err(IntoResponse::into_response)?;
+    let target: Target = url.parse().map_err(|why| (StatusCode::BAD_REQUEST, why).into_response())?;
+    let path = format!("/{}", links.add(target));
+    let body = format!("{path}\n");
+    Ok((StatusCode::CREATED, [(header::LOCATION, path)], body).into_response())
 }
 
 /// Follows a link. For now: what is permanent is cached, and nobody would be counted any more.
-async fn follow<S: Store>(
-    State(Shortener { links, .. }): State<Shortener<S>>,
+async fn follow(
+    State(links): State<Links>,
     Path(code): Path<String>,
 ) -> Result<(StatusCode, [(header::HeaderName, HeaderValue); 1]), (StatusCode, &'static str)> {
     let target = links.find(&code).ok_or((StatusCode::NOT_FOUND, "there is no such link\n"))?;
@@ -117,14 +98,14 @@ async fn follow<S: Store>(
 
 fn app<S: Store>(limiter: Limiter<S>) -> Router {
     // All rules of a request are told in `RateLimit`, one line each; `X-RateLimit-…` tells of the tightest.
-    let limit = RateLimitLayer::new(limiter.clone()).ietf_headers(IetfDraft::Draft11);
+    let limit = RateLimitLayer::new(limiter).ietf_headers(IetfDraft::Draft11);
     Router::new()
-        .route("/shorten", post(shorten::<S>).layer(DefaultBodyLimit::max(MAX_LENGTH)))
-        .route("/{code}", get(follow::<S>))
+        .route("/shorten", post(shorten).layer(DefaultBodyLimit::max(MAX_LENGTH)))
+        .route("/{code}", get(follow))
         .layer(limit)
         // Added later, so it is further out and comes first: the rules need to know the account.
         .layer(from_fn(accounts::authenticate))
-        .with_state(Shortener { limiter, links: Links::default() })
+        .with_state(Links::default())
 }
 
 #[tokio::main]

@@ -29,8 +29,13 @@ fn try_out(program: &Program) {
 
     assert_eq!(shorten(program, "alice-key", "nonsense").status(), 400);
     assert_eq!(shorten(program, "mallory-key", URL).status(), 401);
-    // The two were counted, too.
-    for left in (0..97).rev() {
+    // For the address the two were counted, too; for the account they were not. (At midnight it begins anew.)
+    let made = shorten(program, "alice-key", URL);
+    assert_eq!((made.status(), made.number("x-ratelimit-remaining")), (201, 96), "{made:?}");
+    let account = made.fields("ratelimit").find_map(|member| member.strip_prefix(r#""shorten-account";r="#));
+    let account = account.and_then(|left| left.split(';').next());
+    assert!(matches!(account, Some("998" | "999")), "{made:?}");
+    for left in (0..96).rev() {
         let made = shorten(program, "bob-key", URL);
         assert_eq!((made.status(), made.number("x-ratelimit-remaining")), (201, left), "{made:?}");
     }
