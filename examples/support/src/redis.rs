@@ -10,8 +10,9 @@ use crate::Failure;
 use crate::failure::chain;
 
 /// How long a request may wait for Redis. The default of 5 ms is for a network that one has to oneself; a machine that
-/// runs all of this, and a compiler besides, should not take a pause of its own for an outage.
-const DEADLINE: Duration = Duration::from_millis(250);
+/// runs all of this, and a compiler besides, should not take a pause of its own for an outage. A Redis that has gone
+/// refuses connections, which is noticed at once.
+const DEADLINE: Duration = Duration::from_secs(2);
 
 /// How long to wait for Redis before the first request.
 const PATIENCE: Duration = Duration::from_secs(2);
