@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
-use tollgate::{ByteCount, Limiter, Limits, MINUTE, MeterLayer, Quota, RateLimitLayer, Rule, key};
+use tollgate::{ByteCount, Limiter, Limits, MINUTE, Measure, MeterLayer, Quota, RateLimitLayer, Rule, key};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{Memory, get, limiter};
@@ -136,6 +136,53 @@ async fn a_closure_measures_by_what_it_sees() {
     let body = StreamBody::new(stream::iter(frames));
     limits(&limiter).await.meter("bytes", body, usage).unwrap().collect().await.unwrap();
     assert_eq!(spent(&limiter).await, 77);
+}
+
+/// Each piece is one, until one of them tells of the whole.
+#[derive(Clone, Default)]
+struct Usage(Option<u32>);
+
+impl Measure<Bytes> for Usage {
+    fn measure(&mut self, piece: &Bytes) -> u32 {
+        self.0 = piece.strip_prefix(b"usage=").map(|n| str::from_utf8(n).unwrap().parse().unwrap());
+        1
+    }
+
+    fn total(&mut self, sum: u32) -> u32 {
+        self.0.unwrap_or(sum)
+    }
+}
+
+#[tokio::test]
+async fn a_measure_says_in_the_end_what_the_whole_has_cost() {
+    for (texts, cost) in [
+        (&["one", "two", "usage=1"][..], 1),
+        (&["one", "usage=99"], 99),
+        (&["one", "two"], 2),
+        (&["usage=0"], 0),
+        (&[], 0),
+    ] {
+        let limiter = bytes();
+        let frames =
+            texts.iter().map(|text| Ok::<_, Infallible>(Frame::data(Bytes::from_static(text.as_bytes()))));
+        let body = StreamBody::new(stream::iter(frames.collect::<Vec<_>>()));
+        limits(&limiter).await.meter("bytes", body, Usage::default()).unwrap().collect().await.unwrap();
+        assert_eq!(spent(&limiter).await, cost, "{texts:?}");
+    }
+    // Whoever knows that a body is at its end does not ask again.
+    let limiter = bytes();
+    let body = Full::<Bytes>::from("usage=7");
+    let mut body = limits(&limiter).await.meter("bytes", body, Usage::default()).unwrap();
+    body.frame().await.unwrap().unwrap();
+    assert_eq!(spent(&limiter).await, 7);
+    // Nothing has ended here.
+    let limiter = bytes();
+    let frames = ["usage=7", "more"].map(|text| Ok::<_, Infallible>(Frame::data(Bytes::from(text))));
+    let body = StreamBody::new(stream::iter(frames));
+    let mut body = limits(&limiter).await.meter("bytes", body, Usage::default()).unwrap();
+    body.frame().await.unwrap().unwrap();
+    drop(body);
+    assert_eq!(spent(&limiter).await, 50);
 }
 
 #[tokio::test]

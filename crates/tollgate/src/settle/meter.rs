@@ -18,6 +18,33 @@ use super::{Limits, Metered};
 pub trait Measure<D> {
     /// What this piece adds.
     fn measure(&mut self, data: &D) -> u32;
+
+    /// What the whole body costs, now that it has ended and its pieces have added up to `sum`; that, unless it is said.
+    ///
+    /// For bodies that tell in the end what they have cost. What their pieces add is a guess then, for those that do not
+    /// end.
+    ///
+    /// ```
+    /// use tollgate::Measure;
+    ///
+    /// #[derive(Clone, Default)]
+    /// struct Usage(Option<u32>);
+    ///
+    /// impl Measure<bytes::Bytes> for Usage {
+    ///     fn measure(&mut self, piece: &bytes::Bytes) -> u32 {
+    ///         let told = piece.strip_prefix(b"usage=").and_then(|text| std::str::from_utf8(text).ok());
+    ///         self.0 = told.and_then(|text| text.parse().ok());
+    ///         1
+    ///     }
+    ///
+    ///     fn total(&mut self, sum: u32) -> u32 {
+    ///         self.0.unwrap_or(sum)
+    ///     }
+    /// }
+    /// ```
+    fn total(&mut self, sum: u32) -> u32 {
+        sum
+    }
 }
 
 impl<D, F: FnMut(&D) -> u32> Measure<D> for F {
@@ -125,6 +152,7 @@ impl<F, M, B, E> Future for MeterFuture<F, M>
 where
     F: Future<Output = Result<Response<B>, E>>,
     B: Body,
+    M: Measure<B::Data>,
 {
     type Output = Result<Response<Metered<B, M>>, E>;
 

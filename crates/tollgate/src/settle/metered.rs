@@ -14,24 +14,24 @@ use super::{Limits, Measure};
 pin_project! {
     /// A body whose request is settled when it has ended.
     ///
-    /// When the last piece has gone, the request costs what the pieces have added up to. If the body fails, or is
-    /// dropped before its end because the client has gone away, what was reserved stays charged, or what the pieces have
-    /// added up to if that is more.
+    /// When the last piece has gone, the request costs what the pieces have added up to, or what the measure says of
+    /// [the whole](Measure::total). If the body fails, or is dropped before its end because the client has gone away,
+    /// what was reserved stays charged, or what the pieces have added up to if that is more.
     ///
     /// Made by [`Limits::meter`] and [`MeterLayer`](crate::MeterLayer).
-    pub struct Metered<B: Body, M> {
+    pub struct Metered<B: Body, M: Measure<B::Data>> {
         #[pin]
         body: B,
         measure: M,
         bill: Bill,
     }
 
-    impl<B: Body, M> PinnedDrop for Metered<B, M> {
+    impl<B: Body, M: Measure<B::Data>> PinnedDrop for Metered<B, M> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             // Whoever reads a body need not ask again after its last piece.
             if this.body.is_end_stream() {
-                this.bill.settle();
+                this.bill.settle(this.measure);
             } else {
                 this.bill.leave();
             }
@@ -47,10 +47,10 @@ struct Bill {
 
 impl Bill {
     /// The body has ended.
-    fn settle(&mut self) {
+    fn settle<D>(&mut self, measure: &mut impl Measure<D>) {
         if let Some((limits, rule)) = self.open.take() {
             // The rule is there, as that was asked when this was made.
-            let _ = limits.settle(&rule, self.cost);
+            let _ = limits.settle(&rule, measure.total(self.cost));
         }
     }
 
@@ -64,7 +64,7 @@ impl Bill {
     }
 }
 
-impl<B: Body, M> Metered<B, M> {
+impl<B: Body, M: Measure<B::Data>> Metered<B, M> {
     pub(super) fn new(body: B, measure: M, open: Option<(Limits, Arc<str>)>) -> Self {
         Self { body, measure, bill: Bill { cost: 0, open } }
     }
@@ -76,7 +76,7 @@ impl<B: Body, M> Metered<B, M> {
 }
 
 /// A body that settles nothing, for requests that are refused.
-impl<B: Body + From<Bytes>, M: Default> From<Bytes> for Metered<B, M> {
+impl<B: Body + From<Bytes>, M: Measure<B::Data> + Default> From<Bytes> for Metered<B, M> {
     fn from(bytes: Bytes) -> Self {
         Self::new(bytes.into(), M::default(), None)
     }
@@ -98,11 +98,11 @@ impl<B: Body, M: Measure<B::Data>> Body for Metered<B, M> {
                     this.bill.cost = this.bill.cost.saturating_add(this.measure.measure(data));
                 }
                 if this.body.is_end_stream() {
-                    this.bill.settle();
+                    this.bill.settle(this.measure);
                 }
             }
             Some(Err(_)) => this.bill.leave(),
-            None => this.bill.settle(),
+            None => this.bill.settle(this.measure),
         }
         Poll::Ready(polled)
     }
@@ -116,7 +116,7 @@ impl<B: Body, M: Measure<B::Data>> Body for Metered<B, M> {
     }
 }
 
-impl<B: Body + fmt::Debug, M> fmt::Debug for Metered<B, M> {
+impl<B: Body + fmt::Debug, M: Measure<B::Data>> fmt::Debug for Metered<B, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metered")
             .field("body", &self.body)
