@@ -7,7 +7,11 @@ use axum::extract::connect_info::MockConnectInfo;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
-use tollgate::{Decision, Key, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
+use http_body_util::BodyExt;
+use tollgate::{
+    ByteCount, Decision, Key, Limits, MINUTE, MeterLayer, Quota, RateLimitLayer, Refusal, RequestHead, Rule,
+    key,
+};
 use tower::ServiceExt;
 
 use crate::support::{ReplyExt, limiter};
@@ -177,4 +181,56 @@ fn a_head_does_not_show_its_header_fields() {
     let request = Request::builder().uri("/x").header("authorization", "Bearer hunter2").body(()).unwrap();
     let shown = format!("{:?}", RequestHead::from(&request));
     assert!(shown.contains("/x") && !shown.contains("hunter2"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_handler_takes_the_limits_of_its_request_and_settles_them() {
+    async fn ask(limits: Limits) -> String {
+        limits.settle("tokens", 7).unwrap();
+        let outcome = limits.outcome("tokens").unwrap();
+        format!("{} of {}", outcome.remaining(), outcome.limit())
+    }
+    let rule =
+        Rule::new("tokens", Quota::fixed_window(100, MINUTE)).key(key::global()).cost(20).settle_in_handler();
+    let (limiter, _) = limiter([rule]);
+    let app = Router::new().route("/", get(ask)).layer(RateLimitLayer::new(limiter.clone()));
+    for left in [80, 73] {
+        let response = app.clone().oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, format!("{left} of 100"));
+    }
+    let left = limiter.charge("tokens", Key::GLOBAL).peek().await.unwrap();
+    assert_eq!(left.outcome("tokens").unwrap().remaining(), 86);
+}
+
+#[tokio::test]
+async fn a_handler_without_a_layer_is_told_what_is_missing_unless_it_can_do_without() {
+    let app = Router::new()
+        .route("/wants", get(|_: Limits| async { "limits" }))
+        .route("/can", get(|limits: Option<Limits>| async move { limits.is_some().to_string() }));
+    let send = |path: &str| app.clone().oneshot(Request::get(path).body(Body::empty()).unwrap());
+    let response = send("/wants").await.unwrap();
+    assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("RateLimitLayer"), "{body:?}");
+    assert_eq!(send("/can").await.unwrap().into_body().collect().await.unwrap().to_bytes(), "false");
+}
+
+#[tokio::test]
+async fn bodies_of_axum_are_metered() {
+    let rule = Rule::new("bytes", Quota::fixed_window(1_000, MINUTE))
+        .key(key::global())
+        .cost(100)
+        .settle_in_handler();
+    let (limiter, _) = limiter([rule]);
+    let app = Router::new()
+        .route("/", get(|| async { "hello" }))
+        .layer(MeterLayer::new("bytes", ByteCount))
+        .layer(RateLimitLayer::new(limiter.clone()));
+    for left in [995, 990] {
+        let response = app.clone().oneshot(Request::get("/").body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+        let peeked = limiter.charge("bytes", Key::GLOBAL).peek().await.unwrap();
+        assert_eq!(peeked.outcome("bytes").unwrap().remaining(), left);
+    }
 }

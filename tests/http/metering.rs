@@ -130,7 +130,7 @@ async fn a_closure_measures_by_what_it_sees() {
     let limiter = bytes();
     // Only the last piece tells.
     let usage = |piece: &Bytes| {
-        piece.strip_prefix(b"usage=").map_or(0, |n| str::from_utf8(n).unwrap().parse().unwrap())
+        piece.strip_prefix(b"usage=").map_or(0, |n| std::str::from_utf8(n).unwrap().parse().unwrap())
     };
     let frames = ["one", "two", "usage=77"].map(|text| Ok::<_, Infallible>(Frame::data(Bytes::from(text))));
     let body = StreamBody::new(stream::iter(frames));
@@ -144,7 +144,7 @@ struct Usage(Option<u32>);
 
 impl Measure<Bytes> for Usage {
     fn measure(&mut self, piece: &Bytes) -> u32 {
-        self.0 = piece.strip_prefix(b"usage=").map(|n| str::from_utf8(n).unwrap().parse().unwrap());
+        self.0 = piece.strip_prefix(b"usage=").map(|n| std::str::from_utf8(n).unwrap().parse().unwrap());
         1
     }
 

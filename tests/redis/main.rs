@@ -17,3 +17,4 @@ mod random;
 mod support;
 mod timeline;
 mod topology;
+mod waiting;

@@ -1,0 +1,110 @@
+//! Waiting for a budget that is in Redis.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tollgate::{Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Rule, key};
+use tollgate_redis::RedisStore;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::{PATIENCE, own_server, patient, ready};
+
+async fn limiter(rule: Rule) -> (Limiter<RedisStore>, tollgate_servers::RedisServer) {
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    (Limiter::builder().store(store).rule(rule).build().unwrap(), server)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_are_ready_one_after_the_other_in_the_order_in_which_they_came() {
+    for quota in [
+        Quota::token_bucket(50, Duration::from_secs(1)).burst(1),
+        Quota::leaky_bucket(50, Duration::from_secs(1)),
+    ] {
+        let (limiter, _server) = limiter(Rule::new("jobs", quota)).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let started = Instant::now();
+        let mut tasks = Vec::new();
+        for number in 0..10 {
+            let (limiter, order) = (limiter.clone(), Arc::clone(&order));
+            let mut job = Box::pin(async move {
+                assert!(limiter.charge("jobs", "worker").until_ready().await.unwrap().is_admitted());
+                order.lock().unwrap().push(number);
+            });
+            // Asked for in this order, and waited for in any.
+            assert!((&mut job).now_or_never().is_none());
+            tasks.push(tokio::spawn(job));
+        }
+        for task in join_all(tasks).await {
+            task.unwrap();
+        }
+        assert!(started.elapsed() >= Duration::from_millis(9 * 20), "{quota}: {:?}", started.elapsed());
+        let order = order.lock().unwrap().clone();
+        assert_eq!(order.len(), 10);
+        if quota.max() > 1 {
+            assert_eq!(order, (0..10).collect::<Vec<_>>(), "{quota}");
+        }
+        assert_eq!(limiter.waiting(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_over_the_limit_are_held_back_and_all_of_them_served() {
+    let quota = Quota::token_bucket(100, Duration::from_secs(1)).burst(2);
+    let (limiter, _server) = limiter(Rule::new("api", quota).key(key::global()).hold_up_to(MINUTE)).await;
+    let inner =
+        service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
+    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let started = Instant::now();
+    let sent = (0..30).map(|_| tokio::spawn(service.clone().oneshot(Request::new(()))));
+    for reply in join_all(sent).await {
+        assert_eq!(reply.unwrap().unwrap().status(), StatusCode::OK);
+    }
+    assert!(started.elapsed() >= Duration::from_millis(28 * 10), "{:?}", started.elapsed());
+    assert_eq!(limiter.waiting(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_that_wait_share_what_there_is() {
+    let server = own_server();
+    let quota = Quota::sliding_log(5, Duration::from_millis(500));
+    let mut jobs = Vec::new();
+    for _ in 0..2 {
+        let store = ready(patient(&server)).await;
+        let limiter = Limiter::builder().store(store).rule(Rule::new("jobs", quota)).build().unwrap();
+        jobs.extend((0..10).map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move {
+                let decision = limiter.charge("jobs", "shared").until_ready().await.unwrap();
+                assert!(decision.is_admitted());
+                decision.at()
+            })
+        }));
+    }
+    let mut admitted = Vec::new();
+    for job in join_all(jobs).await {
+        admitted.push(job.unwrap());
+    }
+    admitted.sort();
+    // Never more than five in any half a second, by the server's clock.
+    for six in admitted.windows(6) {
+        assert!(six[5] >= six[0].saturating_add(quota.period()), "{admitted:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_when_redis_goes_away_is_told() {
+    let (limiter, server) =
+        limiter(Rule::new("jobs", Quota::token_bucket(1, Duration::from_millis(200)))).await;
+    assert!(limiter.charge("jobs", "worker").until_ready().await.unwrap().is_admitted());
+    drop(server);
+    let waited = tokio::time::timeout(2 * PATIENCE, limiter.charge("jobs", "worker").until_ready()).await;
+    assert!(matches!(waited, Ok(Err(LimiterError::Store(_)))), "{waited:?}");
+    assert_eq!(limiter.waiting(), 0);
+}
