@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -31,7 +32,7 @@ use tower_governor::governor::GovernorConfigBuilder;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const REQUESTS: usize = 1_000;
-const ROWS: [(&str, &str); 15] = [
+const ROWS: [(&str, &str); 18] = [
     ("bare", "the router without a layer"),
     ("nothing", "a layer that does nothing"),
     ("fields", "a layer that adds three constant header fields"),
@@ -44,6 +45,9 @@ const ROWS: [(&str, &str); 15] = [
     ("other", "Tollgate, admitted, and 1 rule that does not match"),
     ("others", "Tollgate, admitted, and 100 rules that do not match"),
     ("unmatched", "Tollgate, 100 rules, none of which matches"),
+    ("holding", "Tollgate, admitted, by a rule that would hold it back"),
+    ("kept", "Tollgate, admitted, and settled by the response, at what it was"),
+    ("free", "Tollgate, admitted, and given back by the response"),
     ("governor denied", "tower_governor 0.8 with headers, denied"),
     ("ours denied", "Tollgate, denied"),
     ("unexposed denied", "Tollgate, denied, decision not exposed"),
@@ -113,6 +117,15 @@ fn run(subject: &str) -> f64 {
             let others = if name == "other" { 1 } else { 100 };
             let rules = elsewhere(quota, others).chain([Rule::new("here", quota)]);
             router.layer(RateLimitLayer::new(limiter(rules)))
+        }
+        "holding" => {
+            let rule = Rule::new("held", quota).hold_up_to(Duration::from_secs(1));
+            router.layer(RateLimitLayer::new(limiter([rule])))
+        }
+        "kept" | "free" => {
+            let is_free = name == "free";
+            let rule = Rule::new("settled", quota).free_when(move |_| is_free);
+            router.layer(RateLimitLayer::new(limiter([rule])))
         }
         "unmatched" => router.layer(RateLimitLayer::new(limiter(elsewhere(quota, 100)))),
         other => panic!("there is no {other}"),
