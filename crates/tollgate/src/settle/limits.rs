@@ -16,7 +16,8 @@ use crate::error::LimiterError;
 /// ([`Rule::settle_in_handler`](crate::Rule::settle_in_handler), [`Rule::settle_by`](crate::Rule::settle_by)), and
 /// with the `axum` feature it is an extractor. Where no rule is settled it can be extracted as well, to be looked at.
 ///
-/// ```
+#[cfg_attr(feature = "axum", doc = "```")]
+#[cfg_attr(not(feature = "axum"), doc = "```ignore")]
 /// use axum::{Router, routing::post};
 /// use tollgate::{Limiter, Limits, MINUTE, Quota, RateLimitLayer, Rule, key};
 ///
