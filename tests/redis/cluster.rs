@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Key, Quota, Receipt, Refund, RuleName, Store};
+use tollgate_core::{Charge, DAY, Debit, Key, Quota, Receipt, Refund, RuleName, Store};
 use tollgate_redis::{RedisStore, Servers};
 use tollgate_servers::{Cluster, Mode, Proxy};
 
@@ -133,6 +133,45 @@ async fn a_peek_over_several_slots_gives_nothing_back() {
         let peeked = store.peek(&charges).await.expect("the store answers");
         let remaining: Vec<_> = peeked.outcomes().map(|(_, outcome)| outcome.remaining()).collect();
         assert_eq!(remaining, [95, 0, 95]);
+    }
+}
+
+/// What was to be settled at a master that is gone is settled at the one that takes its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_be_settled_is_kept_until_a_master_is_replaced() {
+    let cluster = start(3, 1);
+    let store = store(&cluster).await;
+    let (quota, per_user) = (Quota::fixed_window(10, 30 * DAY), rule("settled"));
+    let keys: Vec<Key> = (0..50_u64).map(Key::from).collect();
+    tokio::task::block_in_place(|| {
+        let master = cluster.owner(0).unwrap();
+        cluster.wait_until_in_sync().unwrap();
+        cluster.kill(master).unwrap();
+        // Those of the dead master are refused at first, and then known to be.
+        let deadline = Instant::now() + PATIENCE;
+        while !store.breaker().is_open() {
+            assert!(Instant::now() < deadline, "nobody has seen that a node is gone");
+            for key in &keys {
+                drop(store.peek(&[Charge::new(rule("seen"), key, &quota)]));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for key in &keys {
+            drop(store.debit(&[Debit::new(Charge::new(per_user, key, &quota).cost(3))]));
+        }
+        cluster.wait_for_failover(master).unwrap_or_else(|error| panic!("{error}"));
+    });
+    store.ready(PATIENCE).await.expect("the cluster works again");
+    let deadline = Instant::now() + PATIENCE;
+    for key in &keys {
+        loop {
+            let peeked = store.peek(&[Charge::new(per_user, key, &quota)]).await.expect("the store answers");
+            if peeked.outcome("settled").unwrap().remaining() == 7 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{key} was never settled: {peeked:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 

@@ -59,6 +59,9 @@ pub trait Store: Clone + Send + Sync + 'static {
     ///
     /// The call itself hands the refund over: it takes place even if the future is dropped, which
     /// only tells when it is done. So it can be called where nothing can be awaited.
+    ///
+    /// After an error it is not known whether it was made, or is yet to be: a store may keep it until it works again. So it is not
+    /// to be handed over a second time.
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Takes what is due, whether or not it fits: the real cost of a request turned out to be larger than what was charged for

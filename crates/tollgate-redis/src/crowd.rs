@@ -55,6 +55,10 @@ impl Crowd {
     /// A go is back, while so many wait. Those who are answered will ask again, in a crowd; one that shrinks is followed
     /// after some goes.
     pub(crate) fn back(&mut self, flight: usize, waiting: usize) {
+        if self.aboard[flight] == 0 {
+            // It has but settled something, and says nothing of the crowd.
+            return;
+        }
         self.size -= self.size.div_ceil(8);
         self.seen(waiting);
         self.aboard[flight] = 0;

@@ -18,6 +18,9 @@ use crate::script::CHARGE;
 use crate::server_time::ServerTime;
 use crate::settlement;
 
+/// Longer than anything takes.
+const A_DAY: Duration = Duration::from_secs(86_400);
+
 /// Requests that are under way together.
 #[derive(Debug)]
 pub(crate) struct Flight {
@@ -29,6 +32,8 @@ pub(crate) struct Flight {
     sent_at: Duration,
     /// When the first of them stops waiting.
     deadline: Instant,
+    /// Whether anything is settled.
+    pub(crate) settles: bool,
     /// No answer has come in time.
     pub(crate) overdue: bool,
 }
@@ -104,7 +109,9 @@ impl Commands {
 }
 
 impl Flight {
+    /// `settlements` come first: whoever gives back and asks again finds what it gave back.
     pub(crate) fn new(
+        settlements: Vec<Ask>,
         asks: Vec<Ask>,
         time: &ServerTime,
         config: &Config,
@@ -117,7 +124,8 @@ impl Flight {
             ahead: 0,
             sent,
             sent_at: denied.passed(),
-            deadline: asks.iter().map(|ask| ask.deadline).min().unwrap_or(sent),
+            deadline: sent + A_DAY,
+            settles: !settlements.is_empty(),
             overdue: false,
         };
         let mut commands = Commands(Vec::new());
@@ -129,8 +137,14 @@ impl Flight {
                 flight.ahead += 1;
             }
         }
-        let (mut settlements, mut charges, mut peeks) = (Vec::new(), Vec::new(), Vec::new());
-        let deadline = if config.clock.is_none() { time.at(flight.deadline) } else { None };
+        // One that was kept has a deadline that is long past, and nobody who waits; it is no deadline of the others.
+        let awaited = settlements.iter().filter(|ask| !ask.is_unheard());
+        let first = awaited.chain(&asks).map(|ask| ask.deadline).min();
+        let first_asked = asks.iter().map(|ask| ask.deadline).min();
+        flight.deadline = first.unwrap_or(flight.deadline);
+        let deadline = first_asked.filter(|_| config.clock.is_none()).and_then(|deadline| time.at(deadline));
+        flight.settle(&mut commands, settlements, config);
+        let (mut charges, mut peeks) = (Vec::new(), Vec::new());
         for ask in asks {
             match &ask.kind {
                 Kind::Charge { .. } | Kind::Peek { .. } if ask.asking => {
@@ -140,11 +154,7 @@ impl Flight {
                 }
                 Kind::Charge { .. } => charges.push(ask),
                 Kind::Peek { .. } => peeks.push(ask),
-                Kind::Settle { .. } if ask.asking => {
-                    flight.add_asking(&mut commands);
-                    flight.add_settlements(&mut commands, vec![ask], config);
-                }
-                Kind::Settle { .. } => settlements.push(ask),
+                Kind::Settle { .. } => flight.settle(&mut commands, vec![ask], config),
                 Kind::Reset { counter, .. } => {
                     if ask.asking {
                         flight.add_asking(&mut commands);
@@ -155,10 +165,6 @@ impl Flight {
                     flight.commands.push(Command { kind: CommandKind::Reset, asks: vec![Some(ask)] });
                 }
             }
-        }
-        // Whoever gives back and asks again finds what it gave back.
-        for asks in by_slot(settlements, config.cluster) {
-            flight.add_settlements(&mut commands, asks, config);
         }
         for (asks, peek) in [(charges, false), (peeks, true)] {
             for asks in by_slot(asks, config.cluster) {
@@ -173,12 +179,17 @@ impl Flight {
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
-    fn add_settlements(&mut self, commands: &mut Commands, mut asks: Vec<Ask>, config: &Config) {
-        while !asks.is_empty() {
-            let rest = asks.split_off(asks.len().min(config.batch));
-            let own = std::mem::replace(&mut asks, rest);
-            commands.0.push(settlement::command(own.iter().filter_map(Ask::settlement), config.now()));
-            let asks = own.into_iter().map(Some).collect();
+    /// Adds settlements: those of one slot share a call, but for those of a slot that is moving, as some of its counters are here
+    /// and some there.
+    fn settle(&mut self, commands: &mut Commands, settlements: Vec<Ask>, config: &Config) {
+        let moving = |ask: &Ask| config.cluster && (ask.asking || ask.attempts > 0);
+        let (alone, together): (Vec<_>, Vec<_>) = settlements.into_iter().partition(moving);
+        for asks in alone.into_iter().map(|ask| vec![ask]).chain(by_slot(together, config.cluster)) {
+            if asks.iter().any(|ask| ask.asking) {
+                self.add_asking(commands);
+            }
+            commands.0.push(settlement::command(asks.iter().filter_map(Ask::settlement), config.now()));
+            let asks = asks.into_iter().map(Some).collect();
             self.commands.push(Command { kind: CommandKind::Settle, asks });
         }
     }
@@ -255,7 +266,7 @@ impl Flight {
             }
         }
         // All are gone: the alarm is only for the answer.
-        self.deadline = next.unwrap_or(now + Duration::from_secs(86_400));
+        self.deadline = next.unwrap_or(now + A_DAY);
     }
 
     /// When to look after it next.
@@ -374,7 +385,11 @@ impl Command {
                 // One that only reads may have been the master, and who is now is found by connecting.
                 let broken = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);
                 let error = unavailable(error);
-                asks.for_each(|ask| ask.fail(&error));
+                // What is to be settled is tried again when the server works: the script does all or nothing.
+                let (settlements, others): (Vec<_>, Vec<_>) =
+                    asks.partition(|ask| ask.settlement().is_some());
+                landed.again.extend(settlements);
+                others.into_iter().for_each(|ask| ask.fail(&error));
                 landed.fail(&error, broken);
             }
         }

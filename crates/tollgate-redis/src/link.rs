@@ -34,6 +34,10 @@ use crate::server_time::ServerTime;
 /// How often something that was not done may be sent again.
 const ATTEMPTS: u8 = 3;
 
+/// How many settlements go together, which is about a tenth of a millisecond for Redis: those who are sent along with them wait
+/// that long.
+const SETTLED_AT_ONCE: usize = 32;
+
 /// Where to put what is to be asked of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
@@ -48,8 +52,9 @@ struct Shared {
     max_waiting: usize,
 }
 
-/// What to do with something that belongs to another server.
-pub(crate) type Redirect = Arc<dyn Fn(Ask, &RedisError) + Send + Sync>;
+/// What to do with something that belongs to another server, as this one says; or that this one has kept and is not going to
+/// do, if it says nothing.
+pub(crate) type Redirect = Arc<dyn Fn(Ask, Option<&RedisError>) + Send + Sync>;
 
 impl Link {
     /// Starts the task that serves a server.
@@ -85,6 +90,9 @@ impl Link {
 
     /// Puts something in line. It is answered in any case.
     pub(crate) fn put(&self, ask: Ask) {
+        if ask.settlement().is_some() {
+            return self.keep(ask);
+        }
         let mut queue = self.shared.queue();
         // Seen under the lock: whoever opens the breaker takes the lock afterwards to let go of those who wait, and
         // so nobody gets in line behind its back.
@@ -99,6 +107,32 @@ impl Link {
         let enough = queue.len() >= queue.wake_at;
         drop(queue);
         if enough {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Puts a settlement in line, also while the server fails: then it is done when the server works again, and who waits for it
+    /// is told at once that it does not. If too many wait, it is not done.
+    fn keep(&self, mut ask: Ask) {
+        let mut queue = self.shared.queue();
+        let refused = if queue.ended {
+            Some(unavailable("the store has ended"))
+        } else if queue.unsettled() >= self.shared.max_waiting {
+            Some(unavailable("too many refunds and debits wait for Redis"))
+        } else {
+            None
+        };
+        if let Some(error) = refused {
+            drop(queue);
+            return ask.fail(&error);
+        }
+        if let Some(error) = self.refuses() {
+            ask.expire(&error);
+        }
+        queue.push_back(ask);
+        let wake = queue.wake_to_settle;
+        drop(queue);
+        if wake {
             self.shared.wake.notify_one();
         }
     }
@@ -165,7 +199,19 @@ struct Worker {
 impl Drop for Worker {
     /// The task has ended, with its runtime perhaps: nobody may wait for what it will not do.
     fn drop(&mut self) {
-        self.let_go(&unavailable("the store has ended"));
+        let error = unavailable("the store has ended");
+        self.let_go(&error);
+        let kept = {
+            let mut queue = self.shared.queue();
+            queue.ended = true;
+            queue.take_settlements(usize::MAX)
+        };
+        for ask in kept {
+            match &self.redirect {
+                Some(redirect) => redirect(ask, None),
+                None => ask.fail(&error),
+            }
+        }
     }
 }
 
@@ -190,13 +236,18 @@ impl Worker {
         }
     }
 
-    /// Opens the breaker, and answers all who wait.
+    /// Opens the breaker, and answers all who wait. Settlements that wait are kept; of those that are under way nobody knows
+    /// whether they were made, so they are not made again.
     fn let_go(&mut self, error: &StoreError) {
         self.shared.breaker.open(error.clone());
         self.pending.clear();
         self.flights.iter_mut().filter_map(Option::take).for_each(|flight| flight.fail(error));
         self.crowd.lost();
-        let waiting = self.shared.queue().take_all();
+        let waiting = {
+            let mut queue = self.shared.queue();
+            queue.put_off(error);
+            queue.take_all()
+        };
         waiting.into_iter().for_each(|ask| ask.fail(error));
     }
 
@@ -307,12 +358,24 @@ impl Worker {
     /// Sends what waits, if there is room.
     fn launch(&mut self) -> Option<Stop> {
         while let Some(slot) = self.flights.iter().position(Option::is_none) {
+            // One go at a time settles, so that what is to be settled gathers, and the other is free for those at the door. To a
+            // server that is late nothing is sent before it has answered: if it never did, nobody would know what was done.
+            let under_way = self.flights.iter().any(Option::is_some);
+            let settling = self.flights.iter().flatten().any(|flight| flight.settles)
+                || (under_way && self.shared.breaker.is_open());
             let mut queue = self.shared.queue();
             self.crowd.seen(queue.len());
             queue.wake_at = self.crowd.enough();
-            if queue.len() < queue.wake_at {
+            let settlements = if settling {
+                Vec::new()
+            } else {
+                queue.take_settlements(SETTLED_AT_ONCE.min(self.config.batch))
+            };
+            queue.wake_to_settle = !settling && settlements.is_empty();
+            let enough = queue.len() >= queue.wake_at;
+            if !enough && settlements.is_empty() {
                 return match () {
-                    () if !self.crowd.is_idle() => None,
+                    () if under_way => None,
                     () if queue.closed => Some(Stop::Closed),
                     // Nobody gets in line, and no answer will come that could close it.
                     () if self.shared.breaker.is_open() => Some(Stop::Late),
@@ -322,21 +385,24 @@ impl Worker {
             // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
             // in the same call: those who have waited too long would spoil it for those who could still be served.
             let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
-            let (asks, late) = queue.take(self.crowd.half(), now);
+            let (asks, late) = queue.take(if enough { self.crowd.half() } else { 0 }, now);
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
-            if asks.is_empty() {
+            if asks.is_empty() && settlements.is_empty() {
                 continue;
             }
             let Some(mut connection) = self.connection.clone() else { continue };
             self.crowd.sent(slot, asks.len());
             let load = std::mem::take(&mut self.load_scripts);
-            let (flight, commands) = Flight::new(asks, &self.time, &self.config, load, &self.denied);
+            let (flight, commands) =
+                Flight::new(settlements, asks, &self.time, &self.config, load, &self.denied);
             self.flights[slot] = Some(flight);
             self.pending.push(Box::pin(async move { (slot, commands.send(&mut connection).await) }));
         }
         // Nobody can go before an answer has come.
-        self.shared.queue().wake_at = usize::MAX;
+        let mut queue = self.shared.queue();
+        (queue.wake_at, queue.wake_to_settle) = (usize::MAX, false);
+        drop(queue);
         None
     }
 
@@ -362,7 +428,7 @@ impl Worker {
         // (A node of a cluster that sends everything elsewhere is sound.)
         for (ask, error) in elsewhere {
             match &self.redirect {
-                Some(redirect) => redirect(ask, &error),
+                Some(redirect) => redirect(ask, Some(&error)),
                 None => ask.fail(&unavailable(error)),
             }
         }
@@ -374,7 +440,8 @@ impl Worker {
         }
         if overdue {
             // It works, but is it fast enough? A probe will tell, when all that is left to do is done.
-            let idle = self.flights.iter().all(Option::is_none) && self.shared.queue().is_empty();
+            let queue = self.shared.queue();
+            let idle = self.flights.iter().all(Option::is_none) && queue.is_empty() && queue.unsettled() == 0;
             return idle.then_some(Stop::Late);
         }
         self.usual = (self.usual * 3 + took) / 4;
@@ -417,7 +484,12 @@ impl Worker {
             self.shared.breaker.open(error.clone());
         }
         let mut queue = self.shared.queue();
-        let late = if overdue { queue.take_all().into() } else { queue.take_late(now) };
+        let late = if overdue {
+            queue.put_off(&error);
+            queue.take_all().into()
+        } else {
+            queue.take_late(now)
+        };
         drop(queue);
         late.into_iter().for_each(|ask| ask.fail(&error));
         None

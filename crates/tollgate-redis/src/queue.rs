@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use tokio::time::Instant;
+use tollgate_core::StoreError;
 
 use crate::request::Ask;
 
@@ -10,12 +11,18 @@ use crate::request::Ask;
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     asks: VecDeque<Ask>,
+    /// Settlements wait by themselves: nobody at the door waits for them, and they are kept while Redis fails.
+    settlements: VecDeque<Ask>,
     /// Nobody stops waiting before this moment. It may be too early, since it is not looked for whenever one leaves.
     earliest: Option<Instant>,
     /// How many have to wait for the task to be woken: it looks by itself when an answer has come.
     pub(crate) wake_at: usize,
+    /// Whether the task is to be woken for a settlement.
+    pub(crate) wake_to_settle: bool,
     /// Nobody comes any more.
     pub(crate) closed: bool,
+    /// Nobody is there to take what waits.
+    pub(crate) ended: bool,
 }
 
 impl Queue {
@@ -28,13 +35,35 @@ impl Queue {
     }
 
     pub(crate) fn push_back(&mut self, ask: Ask) {
+        if ask.settlement().is_some() {
+            return self.settlements.push_back(ask);
+        }
         self.note(ask.deadline);
         self.asks.push_back(ask);
     }
 
     pub(crate) fn push_front(&mut self, ask: Ask) {
+        if ask.settlement().is_some() {
+            return self.settlements.push_front(ask);
+        }
         self.note(ask.deadline);
         self.asks.push_front(ask);
+    }
+
+    /// How many settlements wait.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.settlements.len()
+    }
+
+    /// Takes the first settlements, at most so many.
+    pub(crate) fn take_settlements(&mut self, most: usize) -> Vec<Ask> {
+        let count = self.settlements.len().min(most);
+        self.settlements.drain(..count).collect()
+    }
+
+    /// Tells whoever waits for a settlement that it is not done yet. It is kept all the same.
+    pub(crate) fn put_off(&mut self, error: &StoreError) {
+        self.settlements.iter_mut().for_each(|ask| ask.expire(error));
     }
 
     /// Takes the first, at most so many. Besides, those among them who will have stopped waiting by then; whoever has

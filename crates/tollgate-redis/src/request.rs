@@ -152,6 +152,11 @@ impl Ask {
         }
     }
 
+    /// Whether nobody waits for a settlement or a reset.
+    pub(crate) const fn is_unheard(&self) -> bool {
+        matches!(self.kind, Kind::Settle { reply: None, .. } | Kind::Reset { reply: None, .. })
+    }
+
     /// Whether others of the same request are charged elsewhere.
     pub(crate) const fn is_part(&self) -> bool {
         matches!(self.kind, Kind::Charge { part: true, .. })

@@ -20,6 +20,7 @@ mod load;
 mod network;
 mod refusing;
 mod scripts;
+mod settling;
 mod slow;
 mod stopped;
 mod tally;

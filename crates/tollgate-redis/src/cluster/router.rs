@@ -43,6 +43,8 @@ pub(crate) struct Router {
     map: RwLock<Map>,
     links: Mutex<HashMap<Address, Node>>,
     wanted: Notify,
+    /// Settlements of slots that no node has, until one does.
+    homeless: Mutex<Vec<Ask>>,
     /// Whether the cluster works as a whole: all nodes that have slots do.
     breaker: Breaker,
 }
@@ -71,6 +73,7 @@ impl Router {
             map: RwLock::default(),
             links: Mutex::default(),
             wanted: Notify::new(),
+            homeless: Mutex::default(),
             breaker: Breaker::new(),
         });
         tokio::spawn(refresh_for_ever(Arc::downgrade(&router)));
@@ -95,7 +98,19 @@ impl Router {
     pub(crate) fn put(&self, ask: Ask) {
         match self.link(ask.name()) {
             Some(link) => link.put(ask),
+            None if ask.settlement().is_some() => self.shelter(ask),
             None => ask.fail(&unavailable("no node of the cluster has this slot")),
+        }
+    }
+
+    /// Keeps a settlement until it is known anew who has which slots. If there are too many, it is not done.
+    fn shelter(&self, mut ask: Ask) {
+        ask.attempts = 0;
+        ask.asking = false;
+        ask.expire(&unavailable("no node of the cluster has this slot"));
+        let mut homeless = self.homeless.lock().unwrap_or_else(PoisonError::into_inner);
+        if homeless.len() < self.config.max_waiting {
+            homeless.push(ask);
         }
     }
 
@@ -118,7 +133,12 @@ impl Router {
     /// Sends a request to where a node says that it belongs.
     fn redirect(self: &Arc<Self>, mut ask: Ask, error: &RedisError) {
         ask.attempts += 1;
-        if ask.attempts > REDIRECTS || ask.deadline <= Instant::now() {
+        let settles = ask.settlement().is_some();
+        if ask.attempts > REDIRECTS && settles {
+            self.wanted.notify_one();
+            return self.shelter(ask);
+        }
+        if ask.attempts > REDIRECTS || (ask.deadline <= Instant::now() && !settles) {
             return ask.fail(&unavailable(error.clone()));
         }
         self.wanted.notify_one();
@@ -141,7 +161,8 @@ impl Router {
             _ => None,
         };
         match link {
-            Some(link) if link.refuses().is_none() => link.put(ask),
+            // (A settlement is kept there.)
+            Some(link) if link.refuses().is_none() || settles => link.put(ask),
             link => drop(tokio::spawn(put_later(Arc::clone(self), link, ask))),
         }
     }
@@ -157,9 +178,13 @@ impl Router {
         let info = at(self.node_info(), address.0.clone(), address.1);
         let config = Config { probe: probe.unwrap_or_default(), ..self.config.clone() };
         let router = Arc::downgrade(self);
-        let redirect: Redirect = Arc::new(move |ask, error| match router.upgrade() {
-            Some(router) => router.redirect(ask, error),
-            None => ask.fail(&unavailable("the store has ended")),
+        let redirect: Redirect = Arc::new(move |ask, error| match (router.upgrade(), error) {
+            (Some(router), Some(error)) => router.redirect(ask, error),
+            (Some(router), None) => {
+                router.wanted.notify_one();
+                router.shelter(ask);
+            }
+            (None, _) => ask.fail(&unavailable("the store has ended")),
         });
         let start = || Node {
             link: Link::start(Target::Node(info), &config, Arc::clone(&self.denied), Some(redirect)),
@@ -220,6 +245,8 @@ impl Router {
             }
             kept
         });
+        let homeless = std::mem::take(&mut *self.homeless.lock().unwrap_or_else(PoisonError::into_inner));
+        homeless.into_iter().for_each(|ask| self.put(ask));
     }
 
     /// What is wrong with the nodes that have slots, if anything is.

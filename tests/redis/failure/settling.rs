@@ -1,0 +1,169 @@
+//! Refunds and debits: kept while Redis fails, made once, and together.
+
+use tollgate_core::{Charge, DAY, Debit, Key, Quota, Receipt, Refund, Store, StoreError};
+use tollgate_redis::RedisStore;
+use tollgate_servers::{Mode, Proxy, RedisServer};
+
+use super::client::until_counted;
+use super::tally::Caller;
+use super::{changed, hasty, opened, ready, server, story, watched};
+use crate::support::{PATIENCE, calls, patient, rule};
+
+struct Setup {
+    _server: RedisServer,
+    proxy: Proxy,
+    /// Goes through the proxy.
+    store: RedisStore,
+    /// Does not.
+    direct: RedisStore,
+}
+
+impl Setup {
+    async fn new(max_waiting: usize) -> Self {
+        let server = server();
+        let proxy = Proxy::start(server.port()).expect("a proxy");
+        let url = server.url_with_port(proxy.port());
+        let store = hasty(&url).max_waiting(max_waiting).build().expect("the store can be made");
+        let direct = hasty(&server.url()).timeout(PATIENCE).build().expect("the store can be made");
+        for store in [&store, &direct] {
+            store.ready(PATIENCE).await.expect("the server works");
+        }
+        Self { _server: server, proxy, store, direct }
+    }
+
+    async fn lose_redis(&self) {
+        self.proxy.set(Mode::Refuse).expect("it obeys");
+        self.proxy.drop_connections().expect("it obeys");
+        // Somebody has to ask for it to be seen.
+        Caller::new("first").charge(&self.store).await.expect_err("nobody answers");
+        opened(&self.store).await;
+    }
+
+    async fn find_redis(&self) {
+        self.proxy.set(Mode::Pass).expect("it obeys");
+        self.store.ready(PATIENCE).await.expect("it is back");
+    }
+
+    async fn debit(&self, caller: &Caller, cost: u32) -> Result<(), StoreError> {
+        self.store.debit(&[Debit::new(caller.charge_of().cost(cost))]).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_to_be_settled_is_kept_until_redis_is_back() {
+    let setup = Setup::new(10_000).await;
+    let (caller, other) = (Caller::new("kept"), Caller::new("new"));
+    let decision = setup.store.charge(&[caller.charge_of().cost(100)]).await.expect("it is decided");
+    let receipt = Receipt::of(&decision, rule("failure")).expect("it was admitted");
+    setup.lose_redis().await;
+    // Nobody waits for a Redis that is known to fail.
+    let told = setup.debit(&caller, 7).await.expect_err("it is not done yet");
+    assert!(!story(&told).is_empty());
+    drop(setup.store.debit(&[Debit::new(other.charge_of().cost(5))]));
+    let refund = Refund::new(caller.charge_of().rule, caller.charge_of().key, 40).receipt(receipt);
+    setup.store.refund(&[refund]).await.expect_err("it is not done yet");
+    assert_eq!((caller.counted(&setup.direct).await, other.counted(&setup.direct).await), (100, 0));
+    setup.find_redis().await;
+    until_counted(&setup.direct, &caller, 100 + 7 - 40).await;
+    until_counted(&setup.direct, &other, 5).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_so_much_is_kept() {
+    let setup = Setup::new(10).await;
+    let caller = Caller::new("bounded");
+    setup.lose_redis().await;
+    let mut refused = 0;
+    for _ in 0..15 {
+        let error = setup.debit(&caller, 1).await.expect_err("it is not done yet");
+        refused += u32::from(story(&error).contains("too many refunds and debits wait"));
+    }
+    assert_eq!(refused, 5);
+    setup.find_redis().await;
+    until_counted(&setup.direct, &caller, 10).await;
+    // There is room again.
+    setup.debit(&caller, 1).await.expect("it is done");
+    assert_eq!(caller.counted(&setup.direct).await, 11);
+}
+
+/// It was made, and nobody heard of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_been_settled_is_not_settled_again() {
+    let setup = Setup::new(10_000).await;
+    let caller = Caller::new("once");
+    for round in 1..=5 {
+        setup.proxy.set(Mode::LoseReplies).expect("it obeys");
+        let breaker = watched(&setup.store);
+        drop(setup.debit(&caller, 1).await.expect_err("nobody answers"));
+        changed(breaker).await;
+        setup.proxy.set(Mode::Pass).expect("it obeys");
+        setup.proxy.drop_connections().expect("it obeys");
+        // What is handed over later is done later.
+        let done = async {
+            while setup.debit(&caller, 0).await.is_err() || setup.debit(&caller, 10).await.is_err() {}
+        };
+        tokio::time::timeout(PATIENCE, done).await.expect("it is back");
+        let counted = caller.counted(&setup.direct).await;
+        assert_eq!(counted % 10, round, "{counted}");
+    }
+}
+
+/// Redis says that it has done nothing: then it is done when Redis works again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_redis_refuses_is_tried_again() {
+    let server = server();
+    let store = ready(&server.url()).await;
+    let caller = Caller::new("refused");
+    store.debit(&[Debit::new(caller.charge_of())]).await.expect("it is done");
+    server.command(&["REPLICAOF", "127.0.0.1", "1"]).expect("it obeys");
+    let breaker = watched(&store);
+    store.debit(&[Debit::new(caller.charge_of().cost(2))]).await.expect_err("it only reads");
+    changed(breaker).await;
+    server.command(&["REPLICAOF", "NO", "ONE"]).expect("it obeys");
+    until_counted(&store, &caller, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settlements_that_wait_share_a_call() {
+    const KEYS: u64 = 100;
+    const EACH: u32 = 20;
+    let server = server();
+    let store = crate::support::ready(patient(&server)).await;
+    let quota = Quota::fixed_window(1_000_000, 30 * DAY);
+    let keys: Vec<Key> = (0..KEYS).map(Key::from).collect();
+    let charge = |key| Charge::new(rule("crowd"), key, &quota);
+    let before = calls(&server, "evalsha").expect("it counts");
+    for _ in 0..EACH {
+        for key in &keys {
+            drop(store.debit(&[Debit::new(charge(key).cost(3))]));
+            drop(store.refund(&[Refund::new(rule("crowd"), key, 2)]));
+        }
+    }
+    // What is handed over later is done later.
+    store.refund(&[Refund::new(rule("crowd"), &keys[0], 0)]).await.expect("it is done");
+    let spent = calls(&server, "evalsha").expect("it counts") - before;
+    let settlements = 2 * EACH * KEYS as u32;
+    assert!(spent <= settlements / 16, "{spent} calls for {settlements} settlements");
+    for key in &keys {
+        let peeked = store.peek(&[charge(key)]).await.expect("it answers");
+        assert_eq!(
+            peeked.outcome("crowd").map(|outcome| 1_000_000 - outcome.remaining()),
+            Some(EACH),
+            "{key}"
+        );
+    }
+}
+
+/// A store that is dropped with something to settle does so first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_dropped_settles_first() {
+    let server = server();
+    let direct = ready(&server.url()).await;
+    let caller = Caller::new("last");
+    let store = ready(&server.url()).await;
+    for _ in 0..100 {
+        drop(store.debit(&[Debit::new(caller.charge_of())]));
+    }
+    drop(store);
+    until_counted(&direct, &caller, 100).await;
+}
