@@ -1,0 +1,73 @@
+//! What is asked, and what that may cost, known before the limits are.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, Request};
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+/// The longest request that is read, in bytes.
+pub(crate) const MAX_LENGTH: usize = 4_000;
+
+/// The longest answer that can be asked for, in tokens. With the longest prompt it is what a key has for a minute, so that
+/// nothing is asked that is never admitted.
+pub(crate) const MAX_TOKENS: u32 = 1_000;
+
+/// How long an answer will be if nobody says how long it may be.
+const EXPECTED_TOKENS: u32 = 100;
+
+/// The body of a request.
+#[derive(Deserialize)]
+pub(crate) struct Completion {
+    pub(crate) prompt: String,
+    pub(crate) max_tokens: Option<u32>,
+}
+
+/// A request for the model.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    /// It as it came.
+    pub(crate) body: Bytes,
+    /// How long the prompt may be, in tokens.
+    pub(crate) prompt: u32,
+    /// How long the answer may be.
+    pub(crate) answer: u32,
+}
+
+impl Ask {
+    fn new(body: Bytes) -> Result<Self, String> {
+        let Completion { prompt, max_tokens } =
+            serde_json::from_slice(&body).map_err(|error| format!("this is not a request: {error}\n"))?;
+        if max_tokens.is_some_and(|tokens| tokens > MAX_TOKENS) {
+            return Err(format!("max_tokens is above {MAX_TOKENS}\n"));
+        }
+        // Four bytes to a token, more or less. Only the model knows, and it tells afterwards.
+        let prompt = prompt.len().div_ceil(4).try_into().unwrap_or(u32::MAX);
+        Ok(Self { body, prompt, answer: max_tokens.unwrap_or(EXPECTED_TOKENS) })
+    }
+
+    /// What is reserved for it.
+    pub(crate) fn tokens(&self) -> u32 {
+        self.prompt.saturating_add(self.answer)
+    }
+}
+
+/// Reads the body, and puts what is asked into the request's extensions.
+///
+/// Rules see a request's head only, so that they need not wait for a body. What this costs depends on it, so it is read
+/// before, once and for all: the handler finds it there as well.
+pub(crate) async fn read(request: Request, next: Next) -> Response {
+    let (mut head, body) = request.into_parts();
+    let body = match Bytes::from_request(Request::from_parts(head.clone(), body), &()).await {
+        Ok(body) => body,
+        Err(unreadable) => return unreadable.into_response(),
+    };
+    match Ask::new(body) {
+        Ok(ask) => {
+            head.extensions.insert(ask);
+            next.run(Request::from_parts(head, Body::empty())).await
+        }
+        Err(why) => (StatusCode::BAD_REQUEST, why).into_response(),
+    }
+}

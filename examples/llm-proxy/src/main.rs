@@ -1,0 +1,126 @@
+//! A proxy before a language model, with requests and tokens a minute for each key: reserved by an estimate, and settled
+//! by what the streamed answer has cost.
+//!
+//! ```text
+//! cargo run -p llm-proxy
+//! ```
+//!
+//! The README says what to type then. With `REDIS_URL` the limits are those of all processes together.
+
+mod api_keys;
+mod ask;
+mod model;
+mod usage;
+
+use std::net::SocketAddr;
+
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{Method, Request, StatusCode, header};
+use axum::middleware::from_fn;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Router};
+use example_support::Failure;
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use tokio::net::TcpListener;
+use tollgate::{
+    ConfigError, FailurePolicy, IetfDraft, Limiter, Limits, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
+    Share, Store, key,
+};
+
+use crate::ask::Ask;
+use crate::usage::Usage;
+
+const PATH: &str = "/v1/completions";
+
+/// Both are token buckets: nobody has to wait for a window's end, and what was used comes back evenly.
+const REQUESTS: Quota = Quota::token_bucket(10, MINUTE);
+const TOKENS: Quota = Quota::token_bucket(2_000, MINUTE);
+
+/// Without Redis each of two processes goes on by itself, with half of it. Tokens are money, so uncounted they do not go.
+const WITHOUT_REDIS: FailurePolicy = FailurePolicy::Local(Share::one_of(2));
+
+fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+    let rule = |name, quota| {
+        Rule::new(name, quota)
+            .on(Method::POST, PATH)
+            // A secret, so it is a digest of it that is stored.
+            .key(key::bearer())
+            .on_store_failure(WITHOUT_REDIS)
+    };
+    let tokens = rule("tokens", TOKENS)
+        // Reserved, so that many at once cannot spend what is there once.
+        .cost_by(|head| head.extension().map_or(1, Ask::tokens))
+        // What the answer has cost is known when it has ended.
+        .settle_in_handler()
+        // And where there is none, nothing.
+        .free_when(|response| !response.status().is_success());
+    Limiter::builder().rules([rule("requests", REQUESTS), tokens]).store(store).build()
+}
+
+/// Where the model is, and connections to it.
+#[derive(Clone)]
+struct Upstream {
+    client: Client<HttpConnector, Body>,
+    address: SocketAddr,
+}
+
+/// Asks the model, and passes on what it says while it says it.
+async fn complete(
+    State(Upstream { client, address }): State<Upstream>,
+    limits: Limits,
+    Extension(ask): Extension<Ask>,
+) -> Response {
+    // Not the caller's request, but one of ours: its key, for one, is nobody else's business.
+    let request = Request::post(format!("http://{address}{PATH}"))
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(ask.body))
+        .expect("the address of a socket is one of a server");
+    let answer = match client.request(request).await {
+        Ok(answer) if answer.status().is_success() => answer.into_body(),
+        Ok(answer) => {
+            let why = format!("the model refuses: {}\n", answer.status());
+            return (StatusCode::BAD_GATEWAY, why).into_response();
+        }
+        Err(error) => {
+            eprintln!("the model does not answer: {error}");
+            return (StatusCode::BAD_GATEWAY, "the model does not answer\n").into_response();
+        }
+    };
+    let metered = limits.meter("tokens", answer, Usage::new(ask.prompt)).expect("there is such a rule");
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::new(metered)).into_response()
+}
+
+/// The proxy, before a model at this address.
+fn app<S: Store>(store: S, address: SocketAddr) -> Result<Router, ConfigError> {
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let complete = post(complete)
+        // Both rules are told in `RateLimit`, one line each; `X-RateLimit-…` tells of the tightest.
+        .route_layer(RateLimitLayer::new(limiter(store)?).ietf_headers(IetfDraft::Draft11))
+        // Added later, so they are further out and come first: the rules need to know who asks, and what.
+        .route_layer(from_fn(ask::read))
+        .route_layer(DefaultBodyLimit::max(ask::MAX_LENGTH))
+        .route_layer(from_fn(api_keys::check));
+    Ok(Router::new().route(PATH, complete).with_state(Upstream { client, address }))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    match example_support::redis().await? {
+        Some(redis) => serve(redis).await,
+        None => serve(MemoryStore::new()).await,
+    }
+}
+
+async fn serve<S: Store>(store: S) -> Result<(), Failure> {
+    let upstream = TcpListener::bind("127.0.0.1:0").await?;
+    let app = app(store, upstream.local_addr()?)?;
+    tokio::spawn(async { axum::serve(upstream, model::app(model::PACE)).await });
+    let listener = example_support::listen().await?;
+    Ok(axum::serve(listener, app).await?)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! The program, as in the README.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use example_support::{Program, Reply};
+use tollgate_servers::{RedisServer, wait};
+
+const PATH: &str = env!("CARGO_BIN_EXE_llm-proxy");
+
+fn redis() -> RedisServer {
+    RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn ask(program: &Program, prompt: &str, max_tokens: u32) -> Reply {
+    let body = format!(r#"{{"prompt":"{prompt}","max_tokens":{max_tokens}}}"#);
+    program.send("POST", "/v1/completions", &[("authorization", "Bearer alice-key")], &body)
+}
+
+/// How many tokens an answer says are left, for which so many were reserved: as many as there were before it.
+fn tokens_before(reply: &Reply, reserved: u64) -> u64 {
+    let text = format!("{reply:?}");
+    let left = text.split(r#"ratelimit: \"tokens\";r="#).nth(1).and_then(|rest| rest.split(';').next());
+    left.and_then(|left| left.parse::<u64>().ok()).unwrap_or_else(|| panic!("no tokens in {text}")) + reserved
+}
+
+fn try_out(program: &Program) {
+    let answer = ask(program, "one two three", 1_000);
+    assert_eq!((answer.status(), answer.field("content-type")), (200, "text/event-stream"), "{answer:?}");
+    assert_eq!(tokens_before(&answer, 1_004), 2_000);
+    for part in [r#"{"text":"one "}"#, r#"{"text":"three "}"#, r#""total_tokens":6"#, "[DONE]"] {
+        assert!(answer.body().contains(part), "{answer:?}");
+    }
+    // Not a thousand less.
+    let second = ask(program, "one", 1);
+    assert!((1_994..=2_000).contains(&tokens_before(&second, 2)), "{second:?}");
+
+    // Words without end, and a client that leaves at the first.
+    let body = format!(r#"{{"prompt":"{}","max_tokens":1000}}"#, "a ".repeat(1_000));
+    let begin = Instant::now();
+    let mut stream = TcpStream::connect(program.address()).unwrap();
+    stream.set_read_timeout(Some(wait::LIMIT)).unwrap();
+    let head = format!("host: x\r\nauthorization: Bearer alice-key\r\ncontent-length: {}", body.len());
+    write!(stream, "POST /v1/completions HTTP/1.1\r\n{head}\r\n\r\n{body}").unwrap();
+    let first = BufReader::new(stream).lines().map(Result::unwrap).find(|line| line.starts_with("data:"));
+    assert_eq!(first.as_deref(), Some(r#"data: {"choices":[{"text":"a "}]}"#));
+
+    let denied = ask(program, "what?", 900);
+    assert_eq!(denied.status(), 429, "{denied:?}");
+    assert!((1..=30).contains(&denied.number("retry-after")), "{denied:?}");
+    let third = ask(program, "one", 1);
+    let refilled = begin.elapsed().as_secs() * 2_000 / 60 + 34;
+    assert_eq!(third.status(), 200, "{third:?}");
+    assert!(tokens_before(&third, 2) <= 500 + refilled, "{third:?}");
+}
+
+#[test]
+fn works_in_memory() {
+    try_out(&Program::start(PATH, &[]));
+}
+
+#[test]
+fn works_with_redis() {
+    let redis = redis();
+    try_out(&Program::start(PATH, &[("REDIS_URL", &redis.url())]));
+    let names = format!("{:?}", redis.command(&["KEYS", "*"]).unwrap());
+    assert!(names.contains("tokens") && !names.contains("alice"), "{names}");
+}
+
+#[test]
+fn two_processes_have_one_budget_and_a_half_each_without_redis() {
+    let redis = redis();
+    let url = redis.url();
+    let [one, other] = [(); 2].map(|()| Program::start(PATH, &[("REDIS_URL", &url)]));
+    assert_eq!(ask(&one, "hi", 1).number("x-ratelimit-remaining"), 9);
+    assert_eq!(ask(&other, "hi", 1).number("x-ratelimit-remaining"), 8);
+
+    redis.kill().unwrap();
+    wait::until("the process to decide by itself", wait::LIMIT, || {
+        let reply = ask(&one, "hi", 1);
+        if reply.number("x-ratelimit-limit") == 5 { Ok(()) } else { Err(format!("{reply:?}")) }
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_environment_that_makes_no_sense_is_named() {
+    let error = Program::fails(PATH, &[("LISTEN", "nonsense")]);
+    assert!(
+        error.contains("LISTEN is `nonsense`, which is not an address such as 127.0.0.1:3000"),
+        "{error}"
+    );
+    let error = Program::fails(PATH, &[("REDIS_URL", "nonsense")]);
+    assert!(error.contains("REDIS_URL is not an address such as redis://127.0.0.1:6379"), "{error}");
+}
