@@ -179,18 +179,22 @@ impl Flight {
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
-    /// Adds settlements: those of one slot share a call, but for those of a slot that is moving, as some of its counters are here
+    /// Adds settlements: those of one slot share a call, or as many of them as may, but for those of a slot that is moving, as some of its counters are here
     /// and some there.
     fn settle(&mut self, commands: &mut Commands, settlements: Vec<Ask>, config: &Config) {
         let moving = |ask: &Ask| config.cluster && (ask.asking || ask.attempts > 0);
         let (alone, together): (Vec<_>, Vec<_>) = settlements.into_iter().partition(moving);
-        for asks in alone.into_iter().map(|ask| vec![ask]).chain(by_slot(together, config.cluster)) {
-            if asks.iter().any(|ask| ask.asking) {
-                self.add_asking(commands);
+        for mut asks in alone.into_iter().map(|ask| vec![ask]).chain(by_slot(together, config.cluster)) {
+            while !asks.is_empty() {
+                let rest = asks.split_off(asks.len().min(config.batch));
+                let own = std::mem::replace(&mut asks, rest);
+                if own.iter().any(|ask| ask.asking) {
+                    self.add_asking(commands);
+                }
+                commands.0.push(settlement::command(own.iter().filter_map(Ask::settlement), config.now()));
+                let asks = own.into_iter().map(Some).collect();
+                self.commands.push(Command { kind: CommandKind::Settle, asks });
             }
-            commands.0.push(settlement::command(asks.iter().filter_map(Ask::settlement), config.now()));
-            let asks = asks.into_iter().map(Some).collect();
-            self.commands.push(Command { kind: CommandKind::Settle, asks });
         }
     }
 

@@ -34,9 +34,9 @@ use crate::server_time::ServerTime;
 /// How often something that was not done may be sent again.
 const ATTEMPTS: u8 = 3;
 
-/// How many settlements go together, which is about a tenth of a millisecond for Redis: those who are sent along with them wait
-/// that long.
-const SETTLED_AT_ONCE: usize = 32;
+/// How many settlements go together: the few that mostly wait, or at most so many. Redis takes some microseconds for each, and so
+/// long do those wait who are sent along with them.
+const SETTLEMENTS: (usize, usize) = (32, 256);
 
 /// Where to put what is to be asked of one server.
 #[derive(Clone, Debug)]
@@ -366,11 +366,9 @@ impl Worker {
             let mut queue = self.shared.queue();
             self.crowd.seen(queue.len());
             queue.wake_at = self.crowd.enough();
-            let settlements = if settling {
-                Vec::new()
-            } else {
-                queue.take_settlements(SETTLED_AT_ONCE.min(self.config.batch))
-            };
+            // The more of them wait, the more go: else those at the door could make more than are ever sent.
+            let many = (queue.unsettled() / 4).clamp(SETTLEMENTS.0, SETTLEMENTS.1);
+            let settlements = queue.take_settlements(if settling { 0 } else { many });
             queue.wake_to_settle = !settling && settlements.is_empty();
             let enough = queue.len() >= queue.wake_at;
             if !enough && settlements.is_empty() {
