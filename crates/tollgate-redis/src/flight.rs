@@ -52,6 +52,8 @@ enum CommandKind {
     Script(Call),
     Settle,
     Reset,
+    /// Asks for the time, to see whether anybody is there.
+    Time,
 }
 
 /// The commands of a flight, ready to be sent.
@@ -172,6 +174,21 @@ impl Flight {
             }
         }
         (flight, commands)
+    }
+
+    /// Asks whether the server is there, and nothing else. Nothing is settled while it is not known.
+    pub(crate) fn whether_there(denied: &Denied) -> (Self, Commands) {
+        let sent = Instant::now();
+        let flight = Self {
+            commands: vec![Command { kind: CommandKind::Time, asks: Vec::new() }],
+            ahead: 0,
+            sent,
+            sent_at: denied.passed(),
+            deadline: sent + A_DAY,
+            settles: true,
+            overdue: false,
+        };
+        (flight, Commands(vec![redis::cmd("TIME")]))
     }
 
     fn add_asking(&mut self, commands: &mut Commands) {
@@ -303,7 +320,7 @@ impl Flight {
                     command.answered(&reply, sent_at, denied, &mut landed);
                 }
                 (CommandKind::Settle | CommandKind::Reset, Value::Int(_)) => command.done(denied),
-                (CommandKind::Asking, _) => {}
+                (CommandKind::Asking | CommandKind::Time, _) => {}
                 _ => command.garbled("Redis answered something else than it was asked", &mut landed),
             }
         }

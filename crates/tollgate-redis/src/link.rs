@@ -26,7 +26,7 @@ use crate::crowd::{Crowd, FLIGHTS};
 use crate::denied::Denied;
 use crate::error::failed;
 pub(crate) use crate::error::unavailable;
-use crate::flight::{Flight, Flown, Landed};
+use crate::flight::{Commands, Flight, Flown, Landed};
 use crate::queue::Queue;
 use crate::request::Ask;
 use crate::server_time::ServerTime;
@@ -37,6 +37,10 @@ const ATTEMPTS: u8 = 3;
 /// How many settlements go together: the few that mostly wait, or at most so many. Redis takes some microseconds for each, and so
 /// long do those wait who are sent along with them.
 const SETTLEMENTS: (usize, usize) = (32, 256);
+
+/// After so long without a word from the server it is asked whether it is there, before anything is settled. A connection that
+/// nobody uses may be gone without anybody knowing, and what was sent into it may have been done, for all that is known.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// Where to put what is to be asked of one server.
 #[derive(Clone, Debug)]
@@ -83,6 +87,7 @@ impl Link {
             flights: [const { None }; FLIGHTS],
             pending: FuturesUnordered::new(),
             usual: Duration::ZERO,
+            heard: Instant::now(),
         };
         tokio::spawn(worker.run());
         Self { shared }
@@ -194,6 +199,8 @@ struct Worker {
     pending: FuturesUnordered<BoxFuture<'static, Flown>>,
     /// How long an answer usually takes.
     usual: Duration,
+    /// When the server last said something.
+    heard: Instant,
 }
 
 impl Drop for Worker {
@@ -292,7 +299,7 @@ impl Worker {
                 if took > self.config.timeout {
                     return Err(slow("Redis answers, but takes longer than a decision may"));
                 }
-                self.usual = took;
+                (self.usual, self.heard) = (took, Instant::now());
                 Ok(())
             }
             // Read-only, out of memory, still loading: perhaps another server works, perhaps this one later.
@@ -368,10 +375,16 @@ impl Worker {
             queue.wake_at = self.crowd.enough();
             // The more of them wait, the more go: else those at the door could make more than are ever sent.
             let many = (queue.unsettled() / 4).clamp(SETTLEMENTS.0, SETTLEMENTS.1);
-            let settlements = queue.take_settlements(if settling { 0 } else { many });
-            queue.wake_to_settle = !settling && settlements.is_empty();
+            let is_quiet = self.heard.elapsed() > QUIET;
+            let settlements = queue.take_settlements(if settling || is_quiet { 0 } else { many });
+            queue.wake_to_settle = !settling && queue.unsettled() == 0 && settlements.is_empty();
             let enough = queue.len() >= queue.wake_at;
             if !enough && settlements.is_empty() {
+                if queue.unsettled() > 0 && !under_way {
+                    drop(queue);
+                    self.send(slot, Flight::whether_there(&self.denied));
+                    continue;
+                }
                 return match () {
                     () if under_way => None,
                     () if queue.closed => Some(Stop::Closed),
@@ -389,13 +402,10 @@ impl Worker {
             if asks.is_empty() && settlements.is_empty() {
                 continue;
             }
-            let Some(mut connection) = self.connection.clone() else { continue };
             self.crowd.sent(slot, asks.len());
             let load = std::mem::take(&mut self.load_scripts);
-            let (flight, commands) =
-                Flight::new(settlements, asks, &self.time, &self.config, load, &self.denied);
-            self.flights[slot] = Some(flight);
-            self.pending.push(Box::pin(async move { (slot, commands.send(&mut connection).await) }));
+            let go = Flight::new(settlements, asks, &self.time, &self.config, load, &self.denied);
+            self.send(slot, go);
         }
         // Nobody can go before an answer has come.
         let mut queue = self.shared.queue();
@@ -404,13 +414,23 @@ impl Worker {
         None
     }
 
+    fn send(&mut self, slot: usize, (flight, commands): (Flight, Commands)) {
+        // There is one: without, nothing is served.
+        let Some(mut connection) = self.connection.clone() else { return };
+        self.flights[slot] = Some(flight);
+        self.pending.push(Box::pin(async move { (slot, commands.send(&mut connection).await) }));
+    }
+
     /// Reads what was answered.
     fn land(&mut self, slot: usize, result: Result<Vec<Value>, RedisError>) -> Option<Stop> {
         let flight = self.flights[slot].take()?;
         self.crowd.back(slot, self.shared.queue().len());
         let (took, overdue) = (flight.sent.elapsed(), flight.overdue);
         let values = match result {
-            Ok(values) => values,
+            Ok(values) => {
+                self.heard = Instant::now();
+                values
+            }
             Err(error) => {
                 let error = failed(error);
                 flight.fail(&error);

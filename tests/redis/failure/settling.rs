@@ -1,5 +1,7 @@
 //! Refunds and debits: kept while Redis fails, made once, and together.
 
+use std::time::Duration;
+
 use tollgate_core::{Charge, DAY, Debit, Key, Quota, Receipt, Refund, Store, StoreError};
 use tollgate_redis::RedisStore;
 use tollgate_servers::{Mode, Proxy, RedisServer};
@@ -105,6 +107,23 @@ async fn what_may_have_been_settled_is_not_settled_again() {
         tokio::time::timeout(PATIENCE, done).await.expect("it is back");
         let counted = caller.counted(&setup.direct).await;
         assert_eq!(counted % 10, round, "{counted}");
+    }
+}
+
+/// Nobody knows of a connection that is gone before somebody uses it. That is no reason to lose what is settled much later than
+/// it was charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_sent_after_a_while_does_not_go_into_a_connection_that_is_gone() {
+    let setup = Setup::new(10_000).await;
+    let caller = Caller::new("slow");
+    assert!(caller.charge(&setup.store).await.expect("it is decided").is_admitted());
+    for round in 1..=5 {
+        setup.proxy.drop_connections().expect("it obeys");
+        // So long that the store has to ask whether Redis is there.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        drop(setup.store.debit(&[Debit::new(caller.charge_of())]));
+        until_counted(&setup.direct, &caller, 1 + round).await;
+        setup.store.ready(PATIENCE).await.expect("it is back");
     }
 }
 
