@@ -67,8 +67,8 @@ proptest! {
         }
     }
 
-    /// At one moment, what remains is the quota less all that was taken and not given back, in whatever order. (Below what
-    /// a bucket can owe; and a queue gives back only the place that was taken last.)
+    /// At one moment, what remains is the quota less all that was taken and not given back, in whatever order. (Below
+    /// what a bucket can owe; and a queue gives back only the place that was taken last.)
     #[test]
     fn the_order_of_settlements_does_not_matter(
         quota in small_quota().prop_filter("a queue gives places back", |quota| quota.algorithm() != Algorithm::LeakyBucket),

@@ -85,8 +85,8 @@ async fn a_request_over_several_slots_is_charged_whole_or_not_at_all() {
     }
 }
 
-/// Slots decide one after the other, and nodes have clocks of their own. A log gives back what was charged at one very moment,
-/// so the receipt of each rule has to be of the moment at which its own slot decided.
+/// Slots decide one after the other, and nodes have clocks of their own. A log gives back what was charged at one
+/// very moment, so the receipt of each rule has to be of the moment at which its own slot decided.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receipt_gives_back_one_rule_of_a_request_over_several_slots() {
     let cluster = start(3, 0);

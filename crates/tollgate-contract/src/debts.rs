@@ -20,7 +20,8 @@ fn longest_lock(quota: &Quota) -> Duration {
     }
 }
 
-/// What is debited for a charge, and given back for it, is that charge's: what others have charged stays, whenever it leaves.
+/// What is debited for a charge, and given back for it, is that charge's: what others have charged stays, whenever it
+/// leaves.
 pub async fn what_is_debited_for_a_charge_is_given_back_with_it<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(100, MINUTE) {
@@ -84,8 +85,8 @@ pub async fn the_order_of_debits_and_refunds_does_not_matter<H: Harness>(harness
     }
 }
 
-/// A budget in debt has nothing left, and tells to the microsecond when something fits again. Being denied does not make
-/// it longer.
+/// A budget in debt has nothing left, and tells to the microsecond when something fits again. Being denied does not
+/// make it longer.
 pub async fn a_debt_is_paid_off_at_the_quotas_pace<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {

@@ -103,8 +103,8 @@ impl<'a> Refund<'a> {
 
 /// What is to be taken whether or not it fits: more for a charge that turned out to be too small.
 ///
-/// With a receipt it belongs to that charge, and refunds for the receipt give it back as well. A log logs it at the moment of
-/// the charge, if that still counts; everywhere else, and without a receipt, it is taken now.
+/// With a receipt it belongs to that charge, and refunds for the receipt give it back as well. A log logs it at the
+/// moment of the charge, if that still counts; everywhere else, and without a receipt, it is taken now.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Debit<'a> {

@@ -213,8 +213,8 @@ pub struct Decision {
     admitted: bool,
     // Three rules on one request are common and must not cost an allocation.
     outcomes: SmallVec<[(RuleName, Outcome); 3]>,
-    /// When each was decided, if not all were at the same moment; those that are missing were at `at`. Only who asked several
-    /// servers has it.
+    /// When each was decided, if not all were at the same moment; those that are missing were at `at`. Only who asked
+    /// several servers has it.
     moments: Option<Box<SmallVec<[Timestamp; 3]>>>,
 }
 
@@ -249,8 +249,8 @@ impl Decision {
         self.outcomes.push((rule, outcome));
     }
 
-    /// Adds what one rule says that was asked by itself, and decided at a moment of its own: for stores that ask several
-    /// servers. The latest of the moments is that of the decision.
+    /// Adds what one rule says that was asked by itself, and decided at a moment of its own: for stores that ask
+    /// several servers. The latest of the moments is that of the decision.
     pub fn push_at(&mut self, rule: RuleName, outcome: Outcome, at: Timestamp) {
         if at != self.at || self.moments.is_some() {
             let moments = self.moments.get_or_insert_default();
@@ -262,7 +262,8 @@ impl Decision {
         self.push(rule, outcome);
     }
 
-    /// What is needed to give each charge of an admitted decision back, in the order of the charges. Nothing if it was denied.
+    /// What is needed to give each charge of an admitted decision back, in the order of the charges. Nothing if it
+    /// was denied.
     pub fn receipts(&self) -> impl Iterator<Item = (RuleName, Receipt)> {
         let moments = self.moments.as_deref().map_or(&[][..], |moments| moments);
         let outcomes = self.outcomes.iter().filter(|_| self.admitted).enumerate();

@@ -60,16 +60,17 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// The call itself hands the refund over: it takes place even if the future is dropped, which
     /// only tells when it is done. So it can be called where nothing can be awaited.
     ///
-    /// After an error it is not known whether it was made, or is yet to be: a store may keep it until it works again. So it is not
-    /// to be handed over a second time.
+    /// After an error it is not known whether it was made, or is yet to be: a store may keep it until it works again.
+    /// So it is not to be handed over a second time.
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Takes what is due, whether or not it fits: the real cost of a request turned out to be larger than what was charged for
-    /// it.
+    /// Takes what is due, whether or not it fits: the real cost of a request turned out to be larger than what was
+    /// charged for it.
     ///
-    /// What was not there is owed. Nothing is admitted before it is paid off, at the quota's pace, so that it does not matter in
-    /// which order costs are charged, debited and given back: if two take 50 of 100 each, and one is debited 30 more, and
-    /// the other gives 40 back, 10 remain. What can be owed, and for how long, is told in [`algorithm`](crate::algorithm).
+    /// What was not there is owed. Nothing is admitted before it is paid off, at the quota's pace, so that it does
+    /// not matter in which order costs are charged, debited and given back: if two take 50 of 100 each, and one is
+    /// debited 30 more, and the other gives 40 back, 10 remain. What can be owed, and for how long, is told in
+    /// [`algorithm`](crate::algorithm).
     ///
     /// Like that of [`refund`](Self::refund), the call itself hands it over.
     fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;

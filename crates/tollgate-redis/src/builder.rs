@@ -50,7 +50,8 @@ impl RedisStoreBuilder {
 
     /// How many requests may wait for one server; 10,000 if not said. More fail at once.
     ///
-    /// As many refunds and debits may wait besides, also while the server fails. More are not made, which their future says.
+    /// As many refunds and debits may wait besides, also while the server fails. More are not made, which their
+    /// future says.
     pub const fn max_waiting(mut self, requests: usize) -> Self {
         self.config.max_waiting = requests;
         self

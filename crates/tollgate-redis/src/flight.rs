@@ -196,8 +196,8 @@ impl Flight {
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
-    /// Adds settlements: those of one slot share a call, or as many of them as may, but for those of a slot that is moving, as some of its counters are here
-    /// and some there.
+    /// Adds settlements: those of one slot share a call, or as many of them as may, but for those of a slot that is
+    /// moving, as some of its counters are here and some there.
     fn settle(&mut self, commands: &mut Commands, settlements: Vec<Ask>, config: &Config) {
         let moving = |ask: &Ask| config.cluster && (ask.asking || ask.attempts > 0);
         let (alone, together): (Vec<_>, Vec<_>) = settlements.into_iter().partition(moving);

@@ -34,12 +34,13 @@ use crate::server_time::ServerTime;
 /// How often something that was not done may be sent again.
 const ATTEMPTS: u8 = 3;
 
-/// How many settlements go together: the few that mostly wait, or at most so many. Redis takes some microseconds for each, and so
-/// long do those wait who are sent along with them.
+/// How many settlements go together: the few that mostly wait, or at most so many. Redis takes some microseconds for
+/// each, and so long do those wait who are sent along with them.
 const SETTLEMENTS: (usize, usize) = (32, 256);
 
-/// After so long without a word from the server it is asked whether it is there, before anything is settled. A connection that
-/// nobody uses may be gone without anybody knowing, and what was sent into it may have been done, for all that is known.
+/// After so long without a word from the server it is asked whether it is there, before anything is settled. A
+/// connection that nobody uses may be gone without anybody knowing, and what was sent into it may have been done, for
+/// all that is known.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// Where to put what is to be asked of one server.
@@ -56,8 +57,8 @@ struct Shared {
     max_waiting: usize,
 }
 
-/// What to do with something that belongs to another server, as this one says; or that this one has kept and is not going to
-/// do, if it says nothing.
+/// What to do with something that belongs to another server, as this one says; or that this one has kept and is not
+/// going to do, if it says nothing.
 pub(crate) type Redirect = Arc<dyn Fn(Ask, Option<&RedisError>) + Send + Sync>;
 
 impl Link {
@@ -116,8 +117,8 @@ impl Link {
         }
     }
 
-    /// Puts a settlement in line, also while the server fails: then it is done when the server works again, and who waits for it
-    /// is told at once that it does not. If too many wait, it is not done.
+    /// Puts a settlement in line, also while the server fails: then it is done when the server works again, and who
+    /// waits for it is told at once that it does not. If too many wait, it is not done.
     fn keep(&self, mut ask: Ask) {
         let mut queue = self.shared.queue();
         let refused = if queue.ended {
@@ -243,8 +244,8 @@ impl Worker {
         }
     }
 
-    /// Opens the breaker, and answers all who wait. Settlements that wait are kept; of those that are under way nobody knows
-    /// whether they were made, so they are not made again.
+    /// Opens the breaker, and answers all who wait. Settlements that wait are kept; of those that are under way
+    /// nobody knows whether they were made, so they are not made again.
     fn let_go(&mut self, error: &StoreError) {
         self.shared.breaker.open(error.clone());
         self.pending.clear();
@@ -365,8 +366,9 @@ impl Worker {
     /// Sends what waits, if there is room.
     fn launch(&mut self) -> Option<Stop> {
         while let Some(slot) = self.flights.iter().position(Option::is_none) {
-            // One go at a time settles, so that what is to be settled gathers, and the other is free for those at the door. To a
-            // server that is late nothing is sent before it has answered: if it never did, nobody would know what was done.
+            // One go at a time settles, so that what is to be settled gathers, and the other is free for those at the
+            // door. To a server that is late nothing is sent before it has answered: if it never did, nobody would
+            // know what was done.
             let under_way = self.flights.iter().any(Option::is_some);
             let settling = self.flights.iter().flatten().any(|flight| flight.settles)
                 || (under_way && self.shared.breaker.is_open());

@@ -110,8 +110,8 @@ async fn what_may_have_been_settled_is_not_settled_again() {
     }
 }
 
-/// Nobody knows of a connection that is gone before somebody uses it. That is no reason to lose what is settled much later than
-/// it was charged.
+/// Nobody knows of a connection that is gone before somebody uses it. That is no reason to lose what is settled much
+/// later than it was charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_sent_after_a_while_does_not_go_into_a_connection_that_is_gone() {
     let setup = Setup::new(10_000).await;

@@ -1,5 +1,5 @@
-//! Requests that are settled in Redis after they were charged, beside those that are not: what those at the door wait, and
-//! what it costs the server.
+//! Requests that are settled in Redis after they were charged, beside those that are not: what those at the door
+//! wait, and what it costs the server.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -54,8 +54,8 @@ fn is_refused(settling: impl Future<Output = Result<(), StoreError>>) -> bool {
     matches!(settling.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
 }
 
-/// So many requests a second, or as many as can be if `rate` is 0: requests a second, the median and the 99th percentile of
-/// what they took in microseconds, and the server's time for each.
+/// So many requests a second, or as many as can be if `rate` is 0: requests a second, the median and the 99th
+/// percentile of what they took in microseconds, and the server's time for each.
 async fn measure(store: &RedisStore, host: &Host, rate: u32, settle: Settle) -> (f64, f64, f64, f64) {
     let (keys, cpu, started) = (many(), host.cpu_used(), Instant::now());
     let tasks: Vec<_> = (0..CALLERS)

@@ -63,8 +63,8 @@ impl FullAt {
         Outcome::admit(budget(quota, after), if QUEUE { ceil(before) } else { 0 })
     }
 
-    /// Makes a charge if it fits, the quota is [steady](Quota::steady), the budget does not owe and the clock was not set
-    /// back: then half of the work is not there to be done.
+    /// Makes a charge if it fits, the quota is [steady](Quota::steady), the budget does not owe and the clock was not
+    /// set back: then half of the work is not there to be done.
     #[inline(always)]
     pub(crate) fn charge_steady(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
         let steady = quota.steady()?;

@@ -10,8 +10,8 @@ const OWES: u64 = 1 << 63;
 /// A budget that owes may be whole only after more than a full refill. Without the mark that could not be told from
 /// a clock that was set back, which must lock nobody for longer than that.
 ///
-/// The mark is a bit of the number, so that it costs no memory, and so that the point of a budget that owes is later than
-/// any that is looked for: who forgets to ask finds no budget, and never too much.
+/// The mark is a bit of the number, so that it costs no memory, and so that the point of a budget that owes is later
+/// than any that is looked for: who forgets to ask finds no budget, and never too much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FullAt {
     marked: u64,

@@ -10,9 +10,9 @@
 //!
 //! What was debited beyond the quota is a debt, which is paid off at the quota's pace; until then nothing remains, and
 //! nothing is admitted. So it does not matter in which order costs are charged, debited and given back. The count of a
-//! window or a log is then above its limit, and leaves with the window or the period. A bucket owes at most as much as it
-//! holds: nobody is locked out for longer than two full refills, and what is beyond is forgiven. So is all debt when the
-//! algorithm, the rate of a bucket or the period of a window changes.
+//! window or a log is then above its limit, and leaves with the window or the period. A bucket owes at most as much
+//! as it holds: nobody is locked out for longer than two full refills, and what is beyond is forgiven. So is all debt
+//! when the algorithm, the rate of a bucket or the period of a window changes.
 //!
 //! A state's default is that of a key that was never charged. All arithmetic is on integers, so a
 //! wait that is announced is exact to the microsecond: waiting that long succeeds if nobody else

@@ -341,8 +341,8 @@ impl Quota {
         (micros, parts)
     }
 
-    /// The same for units that are taken [whether or not they fit](crate::Store::debit). Never more than the longest debt takes
-    /// to be paid off, which is two full refills, or 142 years if those take longer.
+    /// The same for units that are taken [whether or not they fit](crate::Store::debit). Never more than the longest
+    /// debt takes to be paid off, which is two full refills, or 142 years if those take longer.
     #[must_use]
     pub fn time_of_debit(&self, cost: u32) -> (u64, u32) {
         let Span { micros, parts } = self.span_of_debit(cost);
@@ -398,8 +398,8 @@ impl Quota {
         Span { micros, parts: (parts % units) as u32 }.min(self.longest_debt())
     }
 
-    /// How long it takes at most until a budget that owes is whole. It owes no more than it holds, so that nobody is locked
-    /// out for longer than two full refills.
+    /// How long it takes at most until a budget that owes is whole. It owes no more than it holds, so that nobody is
+    /// locked out for longer than two full refills.
     pub(crate) fn longest_debt(&self) -> Span {
         let parts = 2 * u64::from(self.fill.parts);
         let units = u64::from(self.rate_units);

@@ -1,9 +1,10 @@
--- What a counter is under a quota, whatever it was counted under before. Both scripts have their `now` and `values`, and the
--- names of the algorithms, before this.
+-- What a counter is under a quota, whatever it was counted under before. Both scripts have their `now` and `values`,
+-- and the names of the algorithms, before this.
 
 -- Of each counter: the term that it was read under last, up to three numbers, whether reading it has changed it,
--- whether it is to be written. Numbers of a bucket: microsecond and parts at which it is whole, and whether it owes; of a fixed window:
--- start, count; of a sliding one: index, previous, current; of a log: cost of all, moment of the newest entry.
+-- whether it is to be written. Numbers of a bucket: microsecond and parts at which it is whole, and whether it owes;
+-- of a fixed window: start, count; of a sliding one: index, previous, current; of a log: cost of all, moment of the
+-- newest entry.
 local owners, xs, ys, zs, changed, dirty = {}, {}, {}, {}, {}, {}
 -- Of logs: the entries, how wide their costs are, what is to be added; what to answer instead of the whole log, and
 -- how much of its oldest entries the answers depend on.

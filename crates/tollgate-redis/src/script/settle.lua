@@ -1,7 +1,7 @@
 -- Settles what was charged: gives back, or takes what is due whether or not it fits.
 --
--- KEYS: the counters. ARGV[1], packed by `settlement.rs`: a time if it is not to be the server's, how many settlements there
--- are, and these, one after the other. Returns how many counters have changed.
+-- KEYS: the counters. ARGV[1], packed by `settlement.rs`: a time if it is not to be the server's, how many
+-- settlements there are, and these, one after the other. Returns how many counters have changed.
 
 local read, write, call = struct.unpack, struct.pack, redis.call
 local floor, ceil, byte, char = math.floor, math.ceil, string.byte, string.char
@@ -10,8 +10,9 @@ local EXACT = 9007199254740992
 
 local ask, keys = ARGV[1], KEYS
 local now, count, at = read('<dH', ask)
--- Of a time that was handed to the script, nobody knows how fast it goes. If it is the server's, a counter is kept until the
--- millisecond in which it ends, told as such: the script may have begun some time before it was told the time.
+-- Of a time that was handed to the script, nobody knows how fast it goes. If it is the server's, a counter is kept
+-- until the millisecond in which it ends, told as such: the script may have begun some time before it was told the
+-- time.
 local AT, origin = 'PX', 3600000000
 if now == 0 then
   local time = call('TIME')
