@@ -2,9 +2,9 @@
 
 use http::{Method, StatusCode};
 use tollgate::core::RuleName;
-use tollgate::{MINUTE, MissingKey, Quota, Rule, key};
+use tollgate::{MINUTE, MissingKey, Quota, RateLimitLayer, Rule, key};
 
-use crate::support::{App, ReplyExt, RequestExt, get, millis, request, secs};
+use crate::support::{App, ReplyExt, RequestExt, get, limiter, millis, ok, request, secs};
 
 fn rules_of(reply: &crate::support::Reply) -> Vec<&'static str> {
     let decision = reply.extensions().get::<tollgate::Decision>();
@@ -249,4 +249,30 @@ async fn two_hundred_at_once_on_a_limit_of_ten_are_ten() {
         admitted += usize::from(task.await.unwrap());
     }
     assert_eq!((admitted, app.calls()), (10, 10));
+}
+
+#[tokio::test]
+async fn a_rule_that_is_charged_by_hand_matches_no_request() {
+    let rules = [
+        Rule::new("requests", Quota::per_minute(5)).key(key::global()),
+        Rule::new("messages", Quota::per_minute(5)).by_hand(),
+    ];
+    let (limiter, _) = limiter(rules);
+    let app = App::over(&RateLimitLayer::new(limiter.clone()), ok);
+    let reply = app.get("/").await;
+    assert_eq!(rules_of(&reply), ["requests"]);
+    let charged = limiter.charge("messages", "alice").await.unwrap();
+    assert_eq!(charged.outcome("messages").unwrap().remaining(), 4);
+    // Also if it is the only one.
+    let app = App::new([Rule::new("messages", Quota::per_minute(1)).by_hand()]);
+    assert_eq!(app.admitted(3, || get("/")).await, 3);
+}
+
+#[test]
+fn a_path_that_is_in_vain_is_an_error() {
+    let rule = Rule::new("messages", Quota::per_minute(5)).by_hand().on_path("/messages");
+    let error = tollgate::Limiter::builder().rule(rule).build().unwrap_err().to_string();
+    let expected =
+        "rule `messages` is charged by hand and matches no request, so the path `/messages` is in vain";
+    assert_eq!(error, expected);
 }

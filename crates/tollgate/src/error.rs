@@ -73,6 +73,13 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
+    /// A rule is [charged by hand](crate::Rule::by_hand), so it would never match the path that it has.
+    ByHand {
+        /// The rule.
+        rule: String,
+        /// The path, or the first of several.
+        path: String,
+    },
     /// A network of trusted proxies cannot be used.
     Network {
         /// The network.
@@ -110,6 +117,12 @@ impl fmt::Display for ConfigError {
                 write!(f, "rule `{rule}`: a request that costs 0 is never limited; the least is 1")
             }
             Self::Path { rule, path, reason } => write!(f, "rule `{rule}`, path `{path}`: {reason}"),
+            Self::ByHand { rule, path } => {
+                write!(
+                    f,
+                    "rule `{rule}` is charged by hand and matches no request, so the path `{path}` is in vain"
+                )
+            }
             Self::Network { network, reason } => write!(f, "trusted proxies `{network}`: {reason}"),
         }
     }

@@ -50,22 +50,20 @@ struct Room<S> {
     events: broadcast::Sender<Event>,
 }
 
-/// The limits on messages. No request is to match them, so they have a limiter of their own, beside that of the layer.
-fn message_limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+/// The limit on joining, which is a request like any other until the connection is upgraded, and those on messages, which no
+/// request matches.
+fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
     // Without Redis each process counts by itself. A connection is this process's alone, so it may have all of its
     // budget; a user may have connections to another process, for which a half is left.
-    let per_connection =
-        Rule::new("per-connection", PER_CONNECTION).on_store_failure(FailurePolicy::Local(Share::one_of(1)));
-    let per_user = Rule::new("per-user", PER_USER).on_store_failure(FailurePolicy::Local(Share::one_of(2)));
-    Limiter::builder().rules([per_connection, per_user]).store(store).build()
-}
-
-/// The limit on joining, which is a request like any other until the connection is upgraded.
-fn join_limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
-    let join = Rule::new("join", JOIN)
-        .on(Method::GET, "/ws")
-        .on_store_failure(FailurePolicy::Local(Share::one_of(2)));
-    Limiter::builder().rule(join).store(store).build()
+    let rule = |name, quota, processes| {
+        Rule::new(name, quota).on_store_failure(FailurePolicy::Local(Share::one_of(processes)))
+    };
+    Limiter::builder()
+        .rule(rule("join", JOIN, 2).on(Method::GET, "/ws"))
+        .rule(rule("per-connection", PER_CONNECTION, 1).by_hand())
+        .rule(rule("per-user", PER_USER, 2).by_hand())
+        .store(store)
+        .build()
 }
 
 #[derive(Deserialize)]
@@ -92,11 +90,12 @@ async fn join<S: Store>(
 }
 
 fn app<S: Store>(store: S) -> Result<Router, ConfigError> {
-    let room = Room { limiter: message_limiter(store.clone())?, events: broadcast::channel(BACKLOG).0 };
+    let limiter = limiter(store)?;
+    let room = Room { limiter: limiter.clone(), events: broadcast::channel(BACKLOG).0 };
     Ok(Router::new()
         .route("/", get(Html(include_str!("page.html"))))
         .route("/ws", get(join::<S>))
-        .layer(RateLimitLayer::new(join_limiter(store)?))
+        .layer(RateLimitLayer::new(limiter))
         .with_state(room))
 }
 

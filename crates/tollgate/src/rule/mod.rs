@@ -53,6 +53,7 @@ pub struct Rule {
     key: KeySource,
     missing_key: MissingKey,
     paths: Vec<(Option<Method>, String)>,
+    by_hand: bool,
     predicates: Vec<Predicate>,
     tiers: Vec<(String, Tier)>,
     tier_lookup: Option<TierLookup>,
@@ -97,6 +98,7 @@ impl Rule {
             key: KeySource::Peer(key::peer_ip()),
             missing_key: MissingKey::default(),
             paths: Vec::new(),
+            by_hand: false,
             predicates: Vec::new(),
             tiers: Vec::new(),
             tier_lookup: None,
@@ -130,6 +132,25 @@ impl Rule {
     pub fn on_path(mut self, path: impl Into<String>) -> Self {
         self.paths.push((None, path.into()));
         self
+    }
+
+    /// Matches no request: the rule is for what [`Limiter::charge`](crate::Limiter::charge) charges, such as the messages of a
+    /// socket whose opening other rules of the limiter count.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota, Rule};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .rule(Rule::new("connections", Quota::per_minute(10)).on_path("/socket"))
+    ///     .rule(Rule::new("messages", Quota::per_second(5)).by_hand())
+    ///     .build()?;
+    /// # let _ = limiter;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn by_hand(self) -> Self {
+        Self { by_hand: true, ..self }
     }
 
     /// Matches only requests of which this is true; said several times, all of them.

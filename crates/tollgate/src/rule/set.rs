@@ -94,8 +94,12 @@ impl RuleSet {
         let mut compiled = Vec::with_capacity(rules.len());
         for rule in rules {
             let number = compiled.len();
-            if rule.paths.is_empty() {
-                index.add_anywhere(number);
+            match &*rule.paths {
+                [(_, path), ..] if rule.by_hand => {
+                    return Err(ConfigError::ByHand { rule: rule.name, path: path.clone() });
+                }
+                [] if !rule.by_hand => index.add_anywhere(number),
+                _ => {}
             }
             for (method, path) in &rule.paths {
                 let pattern = Pattern::parse(path).map_err(|problem| ConfigError::Path {
@@ -113,7 +117,7 @@ impl RuleSet {
         }
         let is_settled = compiled.iter().any(Compiled::is_settled);
         let mut set = Self { rules: compiled, index, is_one_plain: false, is_settled };
-        set.is_one_plain = set.index.everywhere().is_some() && set.rules.len() == 1 && set.is_plain(0);
+        set.is_one_plain = set.rules.len() == 1 && set.index.everywhere() == Some(&[0]) && set.is_plain(0);
         Ok(set)
     }
 
