@@ -18,7 +18,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use decision::{Decision, Outcome, Retry};
 pub use error::{StoreError, StoreErrorKind};
 pub use key::{Key, KeyRef};
-pub use memory::{MemoryStore, MemoryStoreBuilder};
+pub use memory::{KeyHash, MemoryStore, MemoryStoreBuilder};
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, Share};
 pub use rule_name::{RuleName, RuleNameError};
 pub use store::{Answer, Answering, Store};

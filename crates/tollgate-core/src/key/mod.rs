@@ -169,7 +169,11 @@ impl Key {
         if self.kind != Kind::Parts {
             bytes.extend([self.kind as u8, self.len]);
         }
-        bytes.extend(self.words.iter().flat_map(|word| word.to_le_bytes()).take(self.len()));
+        let mut own = [0; 8 * WORDS];
+        for (bytes, word) in own.chunks_exact_mut(8).zip(self.words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes.extend_from_slice(&own[..self.len()]);
         bytes
     }
 }

@@ -55,8 +55,12 @@ fn octets<const N: usize>(part: &[u8]) -> [u8; N] {
 }
 
 fn text(f: &mut fmt::Formatter<'_>, part: &[u8]) -> fmt::Result {
+    // Most texts are shown as they are, and a store may make a name of one for each request.
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'|' | b'%' | b'"');
+    if let (true, Ok(plain)) = (part.iter().all(is_plain), std::str::from_utf8(part)) {
+        return f.write_str(plain);
+    }
     for chunk in part.utf8_chunks() {
-        // What lies between is written in one piece: a store may make a name of this for each request.
         let mut rest = chunk.valid();
         while let Some(at) = rest.find(|c: char| matches!(c, '|' | '%' | '"' | ' ') || c.is_control()) {
             f.write_str(&rest[..at])?;

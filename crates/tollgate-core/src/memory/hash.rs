@@ -13,6 +13,7 @@
 //! A table wants more than that any two keys are apart: keys that count up would come out as hashes that count
 //! up, and with some functions heap up. So the bits are mixed at the end, which is one to one and keeps the bound.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
 use crate::key::{KeyRef, WORDS};
@@ -20,24 +21,47 @@ use crate::key::{KeyRef, WORDS};
 /// Pairs of words: the rule and the key's shape, then the key.
 const PAIRS: usize = 1 + WORDS.div_ceil(2);
 
-pub(super) struct KeyHash {
+/// A function that makes one number of a rule and a key, chosen at random.
+///
+/// Whoever does not know the function cannot find two keys with the same number, so it is fit for tables that callers
+/// fill. Another process has another function.
+///
+/// ```
+/// use tollgate_core::{Key, KeyHash, RuleName};
+///
+/// let (hash, rule) = (KeyHash::random(), RuleName::new("per-user")?);
+/// let key = Key::from("user:1");
+/// assert_eq!(hash.hash(rule.id(), &"user:1".into()), hash.hash(rule.id(), &(&key).into()));
+/// # Ok::<(), tollgate_core::RuleNameError>(())
+/// ```
+pub struct KeyHash {
     pairs: [(u64, u64); PAIRS],
     low: u128,
     high: u128,
     plus: u128,
 }
 
+impl fmt::Debug for KeyHash {
+    /// Without the function, which nobody is to know.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyHash").finish_non_exhaustive()
+    }
+}
+
 impl KeyHash {
     /// A function that nobody else has.
-    pub(super) fn random() -> Self {
+    #[must_use]
+    pub fn random() -> Self {
         // SipHash under keys from the system: the only randomness that the standard library has.
         let random = || RandomState::new().hash_one(0);
         let wide = || u128::from(random()) << 64 | u128::from(random());
         Self { pairs: std::array::from_fn(|_| (random(), random())), low: wide(), high: wide(), plus: wide() }
     }
 
+    /// The number of a key under a rule, which is given by its [id](crate::RuleName::id).
     #[inline(always)]
-    pub(super) fn hash(&self, rule: u64, key: &KeyRef<'_>) -> u64 {
+    #[must_use]
+    pub fn hash(&self, rule: u64, key: &KeyRef<'_>) -> u64 {
         // What is beyond a key's length is zero and tells nothing, as the length is in the shape; so
         // short keys, which most are, stop after the first pair.
         let sum = match key.short() {

@@ -15,7 +15,7 @@ use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 
 pub use self::builder::MemoryStoreBuilder;
-use self::hash::KeyHash;
+pub use self::hash::KeyHash;
 use self::lock::{Guard, Lock};
 use self::locked::Locked;
 use self::shard::Shard;
