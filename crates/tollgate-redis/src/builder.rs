@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::denied::Denied;
 use crate::error::SetupError;
 use crate::link::Link;
+use crate::name::Names;
 use crate::servers::{Kind, Servers};
 use crate::store::{Links, RedisStore};
 
@@ -105,14 +106,15 @@ impl RedisStoreBuilder {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(SetupError::NoRuntime);
         }
-        let denied = Arc::new(Denied::new(config.deny_for, config.denied_keys, config.clock.clone()));
+        config.cluster = matches!(servers.0, Kind::Cluster(_));
+        config.names = Arc::new(Names::new(&config.prefix, config.cluster));
+        let denied = Arc::new(Denied::new(&config));
         match servers.0 {
             Kind::One(target) => {
                 let link = Link::start(target, &config, Arc::clone(&denied), None);
                 Ok(RedisStore::start(Links::One(link), config, denied))
             }
             Kind::Cluster(seeds) => {
-                let config = Config { cluster: true, ..config };
                 let router = Router::start(seeds, &config, Arc::clone(&denied));
                 Ok(RedisStore::start(Links::Cluster(router), config, denied))
             }

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tollgate_core::algorithm::{self, Counter};
 use tollgate_core::{Charge, Decision, Timestamp};
 
+use crate::name::Counted;
 use crate::request::{Charges, Decided, OwnCharge};
 use crate::term::{Term, push};
 
@@ -75,12 +76,12 @@ pub(crate) struct Answer<'a> {
 pub(crate) struct Garbled(pub(crate) &'static str);
 
 impl Call {
-    /// The names of the counters, in the order of their numbers.
-    pub(crate) fn names<'a>(
+    /// The counters, in the order of their numbers.
+    pub(crate) fn counted<'a>(
         &'a self,
         requests: &'a [&'a Charges],
-    ) -> impl ExactSizeIterator<Item = &'a [u8]> {
-        self.named_by.iter().map(|(request, charge)| &*requests[*request][*charge].name)
+    ) -> impl ExactSizeIterator<Item = &'a Counted> {
+        self.named_by.iter().map(|(request, charge)| &requests[*request][*charge].counter)
     }
 
     /// The question, packed. `now` is a time to decide at if it is not to be the server's.
@@ -181,7 +182,7 @@ impl Call {
             let before = parts[*request].then(|| {
                 let charges: SmallVec<[Charge<'_>; 2]> =
                     requests[*request].iter().map(OwnCharge::by_ref).collect();
-                algorithm::peek(&counters, places, &charges, answer.now)
+                Box::new(algorithm::peek(&counters, places, &charges, answer.now))
             });
             let decision = decide_one(requests[*request], &mut counters, places, answer.now);
             count += u32::from(decision.is_admitted());
@@ -229,7 +230,7 @@ impl Call {
 fn decide_one(charges: &Charges, counters: &mut [Counter], places: &[usize], now: Timestamp) -> Decision {
     if let ([charge], [place]) = (&**charges, places) {
         let mut decision = Decision::new(now);
-        decision.push(charge.rule, counters[*place].charge(&charge.quota, charge.cost, now));
+        decision.push(charge.counter.rule, counters[*place].charge(&charge.quota, charge.cost, now));
         return decision;
     }
     let charges: SmallVec<[Charge<'_>; 4]> = charges.iter().map(OwnCharge::by_ref).collect();
@@ -242,7 +243,6 @@ fn push_u16(bytes: &mut Vec<u8>, number: usize) {
 
 #[cfg(test)]
 mod tests {
-    use smallvec::smallvec;
     use tollgate_core::{Key, MINUTE, Quota, RuleName};
 
     use super::*;
@@ -252,14 +252,15 @@ mod tests {
     fn requests() -> Vec<Charges> {
         let (key, other) = (Key::from("key"), Key::from("other"));
         let (bucket, log) = (Quota::per_minute(10), Quota::sliding_log(10, MINUTE));
+        let names = Names::new("test", false);
         let own = |rule: &str, key: &Key, quota: &Quota| {
             let charge = Charge::new(RuleName::new(rule).unwrap(), key, quota);
-            OwnCharge::new(&charge, &Names::new("test"))
+            OwnCharge::new(&charge, &names)
         };
         vec![
-            smallvec![own("bucket", &key, &bucket)],
-            smallvec![own("log", &other, &log)],
-            smallvec![own("bucket", &key, &bucket), own("log", &key, &log)],
+            vec![own("bucket", &key, &bucket)],
+            vec![own("log", &other, &log)],
+            vec![own("bucket", &key, &bucket), own("log", &key, &log)],
         ]
     }
 

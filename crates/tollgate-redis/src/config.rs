@@ -1,13 +1,18 @@
 //! How a store behaves.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Clock, ManualClock, Timestamp};
+
+use crate::name::Names;
 
 /// What the builder has gathered.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) prefix: String,
+    /// What counters are called.
+    pub(crate) names: Arc<Names>,
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiting: usize,
@@ -23,6 +28,8 @@ pub(crate) struct Config {
     pub(crate) clock: Option<ManualClock>,
 }
 
+/// What names begin with if nothing else is said.
+const PREFIX: &str = "tollgate";
 /// How long a connection may be silent, in deadlines, before it is given up.
 const SILENCE: u32 = 40;
 /// The least time that it may be silent. What takes that long on a good connection is no reason for a new one.
@@ -43,7 +50,8 @@ impl Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            prefix: "tollgate".to_owned(),
+            prefix: PREFIX.to_owned(),
+            names: Arc::new(Names::new(PREFIX, false)),
             timeout: Duration::from_millis(5),
             connect_timeout: Duration::from_secs(1),
             max_waiting: 10_000,

@@ -5,17 +5,17 @@
 //! refunded elsewhere is not known here.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tollgate_core::algorithm::Counter;
 use tollgate_core::{
-    Algorithm, Charge, Clock, Decision, Key, ManualClock, Outcome, Quota, Retry, RuleName, SystemClock,
-    Timestamp,
+    Algorithm, Charge, Clock, Decision, ManualClock, Outcome, Quota, Retry, SystemClock, Timestamp,
 };
 
+use crate::config::Config;
+use crate::name::{ByHash, Counted, Names};
 use crate::request::Charges;
 
 /// How many parts the counters are in, each with a lock of its own.
@@ -28,7 +28,7 @@ pub(crate) struct Denied {
     /// For how long they are asked instead of Redis.
     valid_for: Duration,
     max_per_shard: usize,
-    random: RandomState,
+    names: Arc<Names>,
     /// Whether anybody was ever denied.
     used: AtomicBool,
     shards: [Mutex<Shard>; SHARDS],
@@ -36,50 +36,26 @@ pub(crate) struct Denied {
 
 #[derive(Debug, Default)]
 struct Shard {
-    entries: HashMap<Counted, Entry, BuildHasherDefault<Known>>,
+    /// By the hash of rule and key, of which no caller finds two that are the same.
+    entries: HashMap<u64, Entry, ByHash>,
     /// When to look for entries that no longer count, if there is no room.
     next_sweep: Duration,
-}
-
-/// A rule and a key, and their hash: it says which shard they are in and where in it.
-#[derive(Debug, PartialEq, Eq)]
-struct Counted {
-    hash: u64,
-    rule: RuleName,
-    key: Key,
-}
-
-impl Hash for Counted {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
-    }
-}
-
-/// Hashes what is a hash.
-#[derive(Debug, Default)]
-struct Known(u64);
-
-impl Hasher for Known {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        // Not used: there is but one number.
-        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
 }
 
 /// The clock of this process.
 #[derive(Debug)]
 enum LocalClock {
     /// What time it is, and how much of it has passed: a clock that is set back must not prolong a denial.
-    System(SystemClock, Instant),
+    System(SystemClock, quanta::Clock, quanta::Instant),
     Manual(ManualClock),
+}
+
+impl LocalClock {
+    fn system() -> Self {
+        let clock = quanta::Clock::new();
+        let start = clock.now();
+        Self::System(SystemClock::new(), clock, start)
+    }
 }
 
 #[derive(Debug)]
@@ -142,13 +118,13 @@ impl Shard {
 }
 
 impl Denied {
-    pub(crate) fn new(valid_for: Duration, max_keys: usize, clock: Option<ManualClock>) -> Self {
+    pub(crate) fn new(config: &Config) -> Self {
+        let clock = config.clock.clone();
         Self {
-            clock: clock
-                .map_or_else(|| LocalClock::System(SystemClock::new(), Instant::now()), LocalClock::Manual),
-            valid_for,
-            max_per_shard: max_keys.div_ceil(SHARDS),
-            random: RandomState::new(),
+            clock: clock.map_or_else(LocalClock::system, LocalClock::Manual),
+            valid_for: config.deny_for,
+            max_per_shard: config.denied_keys.div_ceil(SHARDS),
+            names: Arc::clone(&config.names),
             used: AtomicBool::new(false),
             shards: std::array::from_fn(|_| Mutex::default()),
         }
@@ -156,7 +132,7 @@ impl Denied {
 
     pub(crate) fn now(&self) -> Timestamp {
         match &self.clock {
-            LocalClock::System(clock, _) => clock.now(),
+            LocalClock::System(clock, ..) => clock.now(),
             LocalClock::Manual(clock) => clock.now(),
         }
     }
@@ -164,7 +140,7 @@ impl Denied {
     /// How much time has passed since some moment that stays the same.
     pub(crate) fn passed(&self) -> Duration {
         match &self.clock {
-            LocalClock::System(_, start) => start.elapsed(),
+            LocalClock::System(_, clock, start) => clock.now().saturating_duration_since(*start),
             LocalClock::Manual(clock) => Duration::from_micros(clock.now().as_micros()),
         }
     }
@@ -195,8 +171,8 @@ impl Denied {
         let mut decision: Option<Decision> = None;
         for (i, charge) in charges.iter().enumerate() {
             // What the request charges the same counter before has to fit as well.
-            let same =
-                |other: &&Charge<'_>| other.rule == charge.rule && other.key.to_key() == charge.key.to_key();
+            let hash = self.names.hash(charge.rule, charge.key);
+            let same = |other: &&Charge<'_>| self.names.hash(other.rule, other.key) == hash;
             let mut earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
             let cost = earlier.try_fold(charge.cost, u32::checked_add)?;
             let (now, outcome) = self.peek(charge, cost, local)?;
@@ -207,9 +183,9 @@ impl Denied {
 
     /// What a charge of that cost is told by what is remembered, and when by Redis's clock.
     fn peek(&self, charge: &Charge<'_>, cost: u32, local: Duration) -> Option<(Timestamp, Outcome)> {
-        let counted = self.counted(charge.rule, charge.key.to_key());
-        let shard = self.shard(&counted);
-        let entry = shard.entries.get(&counted).filter(|entry| entry.knows(charge.quota, cost))?;
+        let hash = self.names.hash(charge.rule, charge.key);
+        let shard = self.shard(hash);
+        let entry = shard.entries.get(&hash).filter(|entry| entry.knows(charge.quota, cost))?;
         let now = entry.now(local, self.valid_for)?;
         Some((now, entry.counter.peek(charge.quota, cost, now)))
     }
@@ -231,10 +207,10 @@ impl Denied {
         {
             let earlier = charges[..i].iter().zip(places).filter(|(_, earlier)| *earlier == place);
             let cost = earlier.fold(charge.cost, |sum, (earlier, _)| sum.saturating_add(earlier.cost));
-            let counted = self.counted(charge.rule, charge.key);
-            let mut shard = self.shard(&counted);
+            let hash = charge.counter.hash;
+            let mut shard = self.shard(hash);
             if shard.entries.len() >= self.max_per_shard
-                && !shard.entries.contains_key(&counted)
+                && !shard.entries.contains_key(&hash)
                 && !shard.make_room(self.passed(), self.valid_for)
             {
                 // Whoever is not remembered is asked about.
@@ -242,26 +218,20 @@ impl Denied {
             }
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
-            shard.entries.insert(counted, Entry { counter, quota, cost, asked, decided, until });
+            shard.entries.insert(hash, Entry { counter, quota, cost, asked, decided, until });
             self.used.store(true, Ordering::Relaxed);
         }
     }
 
     /// Forgets a counter that has changed.
-    pub(crate) fn forget(&self, rule: RuleName, key: Key) {
-        if self.is_empty() {
-            return;
+    pub(crate) fn forget(&self, counter: &Counted) {
+        if !self.is_empty() {
+            self.shard(counter.hash).entries.remove(&counter.hash);
         }
-        let counted = self.counted(rule, key);
-        self.shard(&counted).entries.remove(&counted);
     }
 
-    fn counted(&self, rule: RuleName, key: Key) -> Counted {
-        Counted { hash: self.random.hash_one((rule, key)), rule, key }
-    }
-
-    fn shard(&self, counted: &Counted) -> MutexGuard<'_, Shard> {
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         // Nothing that is done under the lock panics half-way. (In a shard, other bits of the hash matter.)
-        self.shards[(counted.hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[(hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

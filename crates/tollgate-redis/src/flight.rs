@@ -8,11 +8,10 @@ use tokio::time::Instant;
 use tollgate_core::{Key, Quota, RuleName, SECOND, StoreError, StoreErrorKind, Timestamp};
 
 use crate::call::{Call, Garbled};
-use crate::cluster::slot;
 use crate::config::Config;
 use crate::denied::Denied;
 use crate::link::unavailable;
-use crate::name::Name;
+use crate::name::{Counted, Name};
 use crate::request::{Ask, Charges, Kind, OwnCharge};
 use crate::script::CHARGE;
 use crate::server_time::ServerTime;
@@ -162,7 +161,7 @@ impl Flight {
                         flight.add_asking(&mut commands);
                     }
                     let mut command = redis::cmd("DEL");
-                    command.arg(counter.name.as_slice());
+                    command.arg(config.names.name(counter).as_slice());
                     commands.0.push(command);
                     flight.commands.push(Command { kind: CommandKind::Reset, asks: vec![Some(ask)] });
                 }
@@ -208,7 +207,8 @@ impl Flight {
                 if own.iter().any(|ask| ask.asking) {
                     self.add_asking(commands);
                 }
-                commands.0.push(settlement::command(own.iter().filter_map(Ask::settlement), config.now()));
+                let settlements = own.iter().filter_map(Ask::settlement);
+                commands.0.push(settlement::command(settlements, &config.names, config.now()));
                 let asks = own.into_iter().map(Some).collect();
                 self.commands.push(Command { kind: CommandKind::Settle, asks });
             }
@@ -229,7 +229,8 @@ impl Flight {
             let rest = asks.split_off(count);
             let own = std::mem::replace(&mut asks, rest);
             let charges: Vec<&Charges> = own.iter().filter_map(Ask::charges).collect();
-            commands.0.push(script(call.names(&charges), &call.pack(deadline, config.now())));
+            let names = call.counted(&charges).map(|counter| config.names.name(counter));
+            commands.0.push(script(names, &call.pack(deadline, config.now())));
             let asks = own.into_iter().map(Some).collect();
             self.commands.push(Command { kind: CommandKind::Script(call), asks });
         }
@@ -249,11 +250,11 @@ impl Flight {
         name.push(b'}');
         let rule = RuleName::new("probe")
             .map_err(|_| RedisError::from((ErrorKind::Client, "the probe has no name")))?;
-        let charge = OwnCharge { rule, key: Key::GLOBAL, name, quota, cost: 1 };
-        let requests = Charges::from_elem(charge, 1);
+        let counter = Counted { hash: 0, rule, key: Key::GLOBAL, slot: 0 };
+        let requests = vec![OwnCharge { counter, quota, cost: 1 }];
         let mut calls = Call::gather(&[&requests], 1, false);
         let Some((_, call)) = calls.pop() else { return Err(garbled(Garbled("nothing was asked"))) };
-        let command = script(call.names(&[&requests]), &call.pack(None, None));
+        let command = script([name].into_iter(), &call.pack(None, None));
         let value = match connection.send_packed_command(&command).await?.extract_error() {
             Ok(value) => value,
             // The slot of the probe has gone elsewhere; the node answers, which is enough.
@@ -356,7 +357,7 @@ impl Command {
             if peek {
                 // It has changed nothing, and so nothing is known that was not.
             } else if decision.is_admitted() {
-                charges[request].iter().for_each(|charge| denied.forget(charge.rule, charge.key));
+                charges[request].iter().for_each(|charge| denied.forget(&charge.counter));
             } else {
                 denied.learn(charges[request], counters, places, decision, sent_at);
             }
@@ -375,7 +376,7 @@ impl Command {
     fn done(self, denied: &Denied) {
         for ask in self.asks.into_iter().flatten() {
             if let Some(counter) = ask.changed() {
-                denied.forget(counter.rule, counter.key);
+                denied.forget(counter);
             }
             ask.done();
         }
@@ -417,11 +418,11 @@ impl Command {
     }
 }
 
-fn script<'a>(names: impl ExactSizeIterator<Item = &'a [u8]>, ask: &[u8]) -> Cmd {
+fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
     let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
     command.arg(b"EVALSHA").arg(CHARGE.get_hash()).arg(names.len());
     names.for_each(|name| {
-        command.arg(name);
+        command.arg(name.as_slice());
     });
     command.arg(ask);
     command
@@ -450,7 +451,7 @@ fn by_slot(asks: Vec<Ask>, cluster: bool) -> Vec<Vec<Ask>> {
     }
     let mut slots: std::collections::BTreeMap<u16, Vec<Ask>> = std::collections::BTreeMap::new();
     for ask in asks {
-        slots.entry(slot(ask.name())).or_default().push(ask);
+        slots.entry(ask.slot()).or_default().push(ask);
     }
     slots.into_values().collect()
 }

@@ -8,6 +8,7 @@ use smallvec::{SmallVec, smallvec};
 use tollgate_core::Quota;
 
 use crate::call::{Call, Group, Run};
+use crate::name::{ByHash, Counted};
 use crate::request::Charges;
 use crate::term::Term;
 
@@ -42,7 +43,7 @@ impl Call {
 #[derive(Debug)]
 struct Builder<'a> {
     call: Call,
-    counters: HashMap<&'a [u8], usize>,
+    counters: HashMap<&'a Counted, usize, ByHash>,
     /// For each counter, the last group that charges it before any other.
     last: Vec<Option<usize>>,
     /// For each counter, how many groups charge it.
@@ -65,7 +66,7 @@ impl<'a> Builder<'a> {
             groups: Vec::with_capacity(requests),
             ..Call::default()
         };
-        let counters = HashMap::with_capacity(requests);
+        let counters = HashMap::with_capacity_and_hasher(requests, ByHash::default());
         Self { call, counters, last: Vec::with_capacity(requests), groups: Vec::with_capacity(requests) }
     }
 
@@ -74,7 +75,7 @@ impl<'a> Builder<'a> {
         let mut places = SmallVec::new();
         let mut own: SmallVec<[(u16, u16); 2]> = SmallVec::new();
         for (i, charge) in charges.iter().enumerate() {
-            let place = *self.counters.entry(&charge.name).or_insert_with(|| {
+            let place = *self.counters.entry(&charge.counter).or_insert_with(|| {
                 self.call.named_by.push((request, i));
                 self.last.push(None);
                 self.groups.push(0);
@@ -105,7 +106,7 @@ impl<'a> Builder<'a> {
     /// The term of a charge: its quota, with all that the request charges the same counter up to it.
     fn term(&mut self, charges: &Charges, i: usize) -> u16 {
         let charge = &charges[i];
-        let earlier = charges[..i].iter().filter(|earlier| earlier.name == charge.name);
+        let earlier = charges[..i].iter().filter(|earlier| earlier.counter == charge.counter);
         let mut earlier = earlier.map(|earlier| u64::from(earlier.cost)).peekable();
         if earlier.peek().is_none() {
             return self.find_term(&charge.quota, charge.cost.into(), 0);

@@ -1,18 +1,70 @@
-//! What a counter is called in Redis.
+//! Which counter a rule and a key have, and what it is called in Redis.
 
 use std::fmt::Write;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use tollgate_core::{KeyRef, RuleName};
+use tollgate_core::{Key, KeyHash, KeyRef, RuleName};
 
-/// Makes the names of counters: `prefix:rule:{caller}`.
+use crate::cluster::slot;
+
+/// A rule and a key: whose counter it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    /// The same for the same rule and key, in one store.
+    pub(crate) hash: u64,
+    pub(crate) rule: RuleName,
+    pub(crate) key: Key,
+    /// Where it is on a cluster.
+    pub(crate) slot: u16,
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.rule == other.rule && self.key == other.key
+    }
+}
+
+impl Eq for Counted {}
+
+impl Hash for Counted {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+/// For tables of what knows its hash.
+pub(crate) type ByHash = BuildHasherDefault<Known>;
+
+/// Hashes what is a hash.
+#[derive(Debug, Default)]
+pub(crate) struct Known(u64);
+
+impl Hasher for Known {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        // Not used: there is but one number.
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// Finds counters, and makes their names: `prefix:rule:{caller}`.
 ///
-/// The caller is shown as [`Key`](tollgate_core::Key) shows it, so secrets are digests, and whatever is long is
+/// The caller is shown as [`Key`] shows it, so secrets are digests, and whatever is long is
 /// one as well. The braces are Redis's hash tag: all counters of one caller live on one node of a cluster, so that
 /// rules which count by the same key are decided together. Colons of a rule's name and braces of the caller are
 /// escaped: no rule and caller ever make the name of another rule and caller, and no caller chooses its node.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Names {
     prefix: String,
+    cluster: bool,
+    hash: KeyHash,
 }
 
 /// The name of a counter.
@@ -20,18 +72,34 @@ pub(crate) type Name = smallvec::SmallVec<[u8; 64]>;
 
 impl Names {
     /// The prefix may not contain braces.
-    pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned() }
+    pub(crate) fn new(prefix: &str, cluster: bool) -> Self {
+        Self { prefix: prefix.to_owned(), cluster, hash: KeyHash::random() }
     }
 
-    pub(crate) fn name(&self, rule: RuleName, key: KeyRef<'_>) -> Name {
+    /// A number for a rule and a key, by which to find them.
+    pub(crate) fn hash(&self, rule: RuleName, key: KeyRef<'_>) -> u64 {
+        self.hash.hash(rule.id(), &key)
+    }
+
+    /// The counter of a rule and a key. It is named only when Redis is asked about it, and then once for all who ask; but
+    /// on a cluster its name says where it is.
+    pub(crate) fn counted(&self, rule: RuleName, key: KeyRef<'_>) -> Counted {
+        let hash = self.hash(rule, key);
+        let mut counted = Counted { hash, rule, key: key.to_key(), slot: 0 };
+        if self.cluster {
+            counted.slot = slot(&self.name(&counted));
+        }
+        counted
+    }
+
+    pub(crate) fn name(&self, counted: &Counted) -> Name {
         let mut name = Writer(Name::new());
         name.0.extend_from_slice(self.prefix.as_bytes());
         name.0.push(b':');
-        name.escape(rule.as_str(), b":{}%");
+        name.escape(counted.rule.as_str(), |byte| matches!(byte, b':' | b'{' | b'}' | b'%'));
         name.0.extend_from_slice(b":{");
         // Writing into memory does not fail.
-        let _ = write!(Tag(&mut name), "{}", key.to_key());
+        let _ = write!(Tag(&mut name), "{}", counted.key);
         name.0.push(b'}');
         name.0
     }
@@ -40,10 +108,10 @@ impl Names {
 struct Writer(Name);
 
 impl Writer {
-    fn escape(&mut self, text: &str, escaped: &[u8]) {
+    fn escape(&mut self, text: &str, escaped: impl Fn(u8) -> bool) {
         const HEX: &[u8; 16] = b"0123456789ABCDEF";
         let mut rest = text.as_bytes();
-        while let Some(at) = rest.iter().position(|byte| escaped.contains(byte)) {
+        while let Some(at) = rest.iter().position(|byte| escaped(*byte)) {
             let byte = rest[at];
             self.0.extend_from_slice(&rest[..at]);
             self.0.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
@@ -58,7 +126,7 @@ struct Tag<'a>(&'a mut Writer);
 
 impl Write for Tag<'_> {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.escape(text, b"{}");
+        self.0.escape(text, |byte| matches!(byte, b'{' | b'}'));
         Ok(())
     }
 }
@@ -72,7 +140,8 @@ mod tests {
     use super::*;
 
     fn name(rule: &str, key: impl Into<Key>) -> String {
-        let name = Names::new("tollgate").name(RuleName::new(rule).unwrap(), (&key.into()).into());
+        let names = Names::new("tollgate", false);
+        let name = names.name(&names.counted(RuleName::new(rule).unwrap(), (&key.into()).into()));
         String::from_utf8(name.to_vec()).unwrap()
     }
 

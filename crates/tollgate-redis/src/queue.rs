@@ -118,13 +118,14 @@ mod tests {
 
     use super::*;
     use crate::name::Names;
-    use crate::request::{Counted, Kind};
+    use crate::request::Kind;
 
     #[test]
     fn whoever_is_late_is_found_wherever_it_stands() {
         let (key, rule) = (Key::from("key"), RuleName::new("rule").unwrap());
+        let names = Names::new("test", false);
         let ask = |millis| {
-            let counter = Counted::new(rule, KeyRef::from(&key), &Names::new("test"));
+            let counter = Box::new(names.counted(rule, KeyRef::from(&key)));
             Ask::new(Kind::Reset { counter, reply: None }, Duration::from_millis(millis))
         };
         let mut queue = Queue::default();

@@ -2,42 +2,34 @@
 
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tollgate_core::{Charge, Decision, Key, KeyRef, Quota, Receipt, RuleName, StoreError};
+use tollgate_core::{Charge, Decision, Quota, Receipt, RuleName, StoreError};
 
-use crate::name::{Name, Names};
+use crate::name::{Counted, Names};
 use crate::settlement::{Settlement, What};
 
 /// A charge that outlives the call.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnCharge {
-    pub(crate) rule: RuleName,
-    pub(crate) key: Key,
-    pub(crate) name: Name,
+    pub(crate) counter: Counted,
     pub(crate) quota: Quota,
     pub(crate) cost: u32,
 }
 
 impl OwnCharge {
     pub(crate) fn new(charge: &Charge<'_>, names: &Names) -> Self {
-        Self {
-            rule: charge.rule,
-            key: charge.key.to_key(),
-            name: names.name(charge.rule, charge.key),
-            quota: *charge.quota,
-            cost: charge.cost,
-        }
+        let counter = names.counted(charge.rule, charge.key);
+        Self { counter, quota: *charge.quota, cost: charge.cost }
     }
 
     pub(crate) fn by_ref(&self) -> Charge<'_> {
-        Charge::new(self.rule, &self.key, &self.quota).cost(self.cost)
+        Charge::new(self.counter.rule, &self.counter.key, &self.quota).cost(self.cost)
     }
 }
 
-/// The charges of one request that live on one node. Mostly there is one.
-pub(crate) type Charges = SmallVec<[OwnCharge; 1]>;
+/// The charges of one request that live on one node. Mostly there is one; it is large, and handed around.
+pub(crate) type Charges = Vec<OwnCharge>;
 
 /// Where the answer goes; nowhere once it was given.
 pub(crate) type Reply<T> = Option<oneshot::Sender<Result<T, StoreError>>>;
@@ -47,7 +39,7 @@ pub(crate) type Reply<T> = Option<oneshot::Sender<Result<T, StoreError>>>;
 pub(crate) struct Decided {
     pub(crate) decision: Decision,
     /// What a peek would have said before, if it is but a part of a request.
-    pub(crate) before: Option<Decision>,
+    pub(crate) before: Option<Box<Decision>>,
     /// What was charged if it was admitted, for whoever has to give it back. Nothing if it was but looked at.
     pub(crate) charges: Charges,
 }
@@ -56,7 +48,7 @@ impl Decided {
     /// What gives back all that was charged.
     pub(crate) fn give_back(&self) -> Vec<Ask> {
         let refund = |(charge, (_, receipt)): (&OwnCharge, (RuleName, Receipt))| {
-            let counter = Counted { rule: charge.rule, key: charge.key, name: charge.name.clone() };
+            let counter = charge.counter;
             let what = What::Refund { cost: charge.cost, receipt: Some(receipt) };
             let settlement = Box::new(Settlement { counter, what });
             Ask::new(Kind::Settle { settlement, reply: None }, UNHURRIED)
@@ -95,23 +87,9 @@ pub(crate) enum Kind {
         reply: Reply<()>,
     },
     Reset {
-        counter: Counted,
+        counter: Box<Counted>,
         reply: Reply<()>,
     },
-}
-
-/// A rule and a key, and what their counter is called.
-#[derive(Clone, Debug)]
-pub(crate) struct Counted {
-    pub(crate) rule: RuleName,
-    pub(crate) key: Key,
-    pub(crate) name: Name,
-}
-
-impl Counted {
-    pub(crate) fn new(rule: RuleName, key: KeyRef<'_>, names: &Names) -> Self {
-        Self { rule, key: key.to_key(), name: names.name(rule, key) }
-    }
 }
 
 impl Ask {
@@ -119,14 +97,14 @@ impl Ask {
         Self { kind, deadline: Instant::now() + timeout, attempts: 0, asking: false }
     }
 
-    /// A counter that is asked for: where it lives, all of them live.
-    pub(crate) fn name(&self) -> &[u8] {
+    /// Where its counters are on a cluster.
+    pub(crate) fn slot(&self) -> u16 {
         match &self.kind {
             Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => {
-                charges.first().map_or(&[], |charge| &charge.name)
+                charges.first().map_or(0, |charge| charge.counter.slot)
             }
-            Kind::Settle { settlement, .. } => &settlement.counter.name,
-            Kind::Reset { counter, .. } => &counter.name,
+            Kind::Settle { settlement, .. } => settlement.counter.slot,
+            Kind::Reset { counter, .. } => counter.slot,
         }
     }
 

@@ -6,7 +6,7 @@ use redis::Cmd;
 use tollgate_core::algorithm::Counter;
 use tollgate_core::{Algorithm, Quota, Receipt, Timestamp};
 
-use crate::request::Counted;
+use crate::name::{Counted, Names};
 use crate::script::SETTLE;
 use crate::term::{parts_width, push, width};
 
@@ -29,15 +29,18 @@ pub(crate) enum What {
 }
 
 /// The command that makes settlements, in their order. `now` is a time to do it at if it is not to be the server's.
-pub(crate) fn command<'a>(settlements: impl Iterator<Item = &'a Settlement>, now: Option<Timestamp>) -> Cmd {
-    let mut names: Vec<&[u8]> = Vec::new();
+pub(crate) fn command<'a>(
+    settlements: impl Iterator<Item = &'a Settlement>,
+    names: &Names,
+    now: Option<Timestamp>,
+) -> Cmd {
+    let mut counters: Vec<&Counted> = Vec::new();
     let mut packed = Vec::new();
     let mut count = 0_u16;
     for Settlement { counter, what } in settlements {
-        let name = counter.name.as_slice();
-        let place = names.iter().position(|known| *known == name).unwrap_or_else(|| {
-            names.push(name);
-            names.len() - 1
+        let place = counters.iter().position(|known| *known == counter).unwrap_or_else(|| {
+            counters.push(counter);
+            counters.len() - 1
         });
         // Lua counts from one.
         packed.extend_from_slice(&(place as u16 + 1).to_le_bytes());
@@ -48,10 +51,10 @@ pub(crate) fn command<'a>(settlements: impl Iterator<Item = &'a Settlement>, now
     push(&mut ask, now.map_or(0.0, moment));
     ask.extend_from_slice(&count.to_le_bytes());
     ask.extend_from_slice(&packed);
-    let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
-    command.arg(b"EVALSHA").arg(SETTLE.get_hash()).arg(names.len());
-    for name in names {
-        command.arg(name);
+    let mut command = Cmd::with_capacity(4 + counters.len(), 64 * (1 + counters.len()) + ask.len());
+    command.arg(b"EVALSHA").arg(SETTLE.get_hash()).arg(counters.len());
+    for counter in counters {
+        command.arg(names.name(counter).as_slice());
     }
     command.arg(ask);
     command

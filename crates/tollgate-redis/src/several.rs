@@ -25,7 +25,6 @@ pub(crate) struct Several {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "every part is answered sooner or later")]
 pub(crate) enum State {
     Asking(Asking<Decided>),
     Answered(Result<Decided, StoreError>),

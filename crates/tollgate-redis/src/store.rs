@@ -12,13 +12,13 @@ use tollgate_core::{Answer, Charge, Debit, Decision, KeyRef, Refund, RuleName, S
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::builder::RedisStoreBuilder;
-use crate::cluster::{Router, slot};
+use crate::cluster::Router;
 use crate::config::Config;
 use crate::denied::Denied;
 use crate::error::SetupError;
 use crate::link::{Link, unavailable};
-use crate::name::Names;
-use crate::request::{Ask, Charges, Counted, Decided, Kind, OwnCharge, UNHURRIED};
+use crate::name::Counted;
+use crate::request::{Ask, Charges, Decided, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
 use crate::several::{self, Several, State};
@@ -32,7 +32,6 @@ pub struct RedisStore {
 }
 
 struct Inner {
-    names: Names,
     config: Config,
     denied: Arc<Denied>,
     links: Links,
@@ -67,7 +66,7 @@ impl Links {
     fn refuses(&self, charges: &Charges) -> Option<StoreError> {
         match self {
             Self::One(link) => link.refuses(),
-            Self::Cluster(router) => charges.iter().find_map(|charge| router.refuses(&charge.name)),
+            Self::Cluster(router) => charges.iter().find_map(|charge| router.refuses(charge.counter.slot)),
         }
     }
 }
@@ -100,8 +99,7 @@ impl RedisStore {
     }
 
     pub(crate) fn start(links: Links, config: Config, denied: Arc<Denied>) -> Self {
-        let names = Names::new(&config.prefix);
-        Self { inner: Arc::new(Inner { names, config, denied, links }) }
+        Self { inner: Arc::new(Inner { config, denied, links }) }
     }
 
     /// Whether Redis is asked, or known not to work.
@@ -134,7 +132,7 @@ impl RedisStore {
     }
 
     fn own(&self, charges: &[Charge<'_>]) -> Charges {
-        charges.iter().map(|charge| OwnCharge::new(charge, &self.inner.names)).collect()
+        charges.iter().map(|charge| OwnCharge::new(charge, &self.inner.config.names)).collect()
     }
 
     /// Asks for a request: at once for all charges that may be asked together.
@@ -151,7 +149,7 @@ impl RedisStore {
         if charges.len() == 1 || matches!(self.inner.links, Links::One(_)) {
             return self.alone(one(charges, false));
         }
-        let (mut groups, order) = several::by(charges, |charge| slot(&charge.name));
+        let (mut groups, order) = several::by(charges, |charge| charge.counter.slot);
         if groups.len() == 1 {
             return self.alone(one(groups.swap_remove(0), false));
         }
@@ -168,10 +166,14 @@ impl RedisStore {
         self.inner.config.timeout.max(UNHURRIED)
     }
 
+    fn counted(&self, rule: RuleName, key: KeyRef<'_>) -> Counted {
+        self.inner.config.names.counted(rule, key)
+    }
+
     /// Hands settlements over, whether or not anybody waits for them.
     fn settle(&self, settlements: impl Iterator<Item = Settlement>) -> Vec<Asking<()>> {
         let hand_over = |settlement: Settlement| {
-            self.inner.denied.forget(settlement.counter.rule, settlement.counter.key);
+            self.inner.denied.forget(&settlement.counter);
             let settlement = Box::new(settlement);
             self.ask(self.unhurried(), |reply| Kind::Settle { settlement, reply: Some(reply) })
         };
@@ -222,7 +224,7 @@ impl Store for RedisStore {
 
     fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
         all(self.settle(refunds.iter().map(|refund| {
-            let counter = Counted::new(refund.rule, refund.key, &self.inner.names);
+            let counter = self.counted(refund.rule, refund.key);
             Settlement { counter, what: What::Refund { cost: refund.cost, receipt: refund.receipt } }
         })))
     }
@@ -231,15 +233,15 @@ impl Store for RedisStore {
         // A quota that makes no sense is none to count under, and nothing is nothing.
         let due = debits.iter().filter(|debit| debit.charge.cost > 0 && debit.charge.quota.max() > 0);
         all(self.settle(due.map(|Debit { charge, receipt, .. }| {
-            let counter = Counted::new(charge.rule, charge.key, &self.inner.names);
+            let counter = self.counted(charge.rule, charge.key);
             let what = What::Debit { quota: *charge.quota, cost: charge.cost, receipt: *receipt };
             Settlement { counter, what }
         })))
     }
 
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
-        let counter = Counted::new(rule, key, &self.inner.names);
-        self.inner.denied.forget(counter.rule, counter.key);
+        let counter = Box::new(self.counted(rule, key));
+        self.inner.denied.forget(&counter);
         self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) })
     }
 }

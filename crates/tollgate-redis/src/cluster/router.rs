@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tollgate_core::StoreError;
 
 use super::map::{Address, Map};
-use super::slot::{slot, tag_in};
+use super::slot::tag_in;
 use crate::breaker::{Breaker, BreakerState};
 use crate::config::Config;
 use crate::connect::{Target, at, open};
@@ -85,8 +85,8 @@ impl Router {
     }
 
     /// The error to answer with instead of asking about a counter.
-    pub(crate) fn refuses(&self, name: &[u8]) -> Option<StoreError> {
-        match self.link(name) {
+    pub(crate) fn refuses(&self, slot: u16) -> Option<StoreError> {
+        match self.link(slot) {
             Some(link) => link.refuses(),
             None => Some(
                 self.breaker.error().unwrap_or_else(|| unavailable("no node of the cluster has this slot")),
@@ -96,7 +96,7 @@ impl Router {
 
     /// Puts something in line at the node that has its counters. It is answered in any case.
     pub(crate) fn put(&self, ask: Ask) {
-        match self.link(ask.name()) {
+        match self.link(ask.slot()) {
             Some(link) => link.put(ask),
             None if ask.settlement().is_some() => self.shelter(ask),
             None => ask.fail(&unavailable("no node of the cluster has this slot")),
@@ -119,9 +119,9 @@ impl Router {
         self.wanted.notify_one();
     }
 
-    fn link(&self, name: &[u8]) -> Option<Link> {
+    fn link(&self, slot: u16) -> Option<Link> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let address = map.node(slot(name))?;
+        let address = map.node(slot)?;
         self.links().get(address).map(|node| node.link.clone())
     }
 
