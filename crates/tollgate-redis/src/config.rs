@@ -16,6 +16,9 @@ pub(crate) struct Config {
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiting: usize,
+    /// How many counters a call has at most, and how many requests go together. While some are decided the others are
+    /// answered and ask again, so that fewer than half of a crowd would leave the server idle: it reads all that is
+    /// there, and answers when all of it is done. More would keep it from others for longer than a millisecond.
     pub(crate) batch: usize,
     pub(crate) longest_pause: Duration,
     pub(crate) deny_for: Duration,
@@ -55,7 +58,7 @@ impl Default for Config {
             timeout: Duration::from_millis(5),
             connect_timeout: Duration::from_secs(1),
             max_waiting: 10_000,
-            batch: 64,
+            batch: 256,
             longest_pause: Duration::from_secs(1),
             deny_for: Duration::from_secs(1),
             denied_keys: 100_000,

@@ -439,6 +439,12 @@ impl Worker {
                 return Some(Stop::Broken(error));
             }
         };
+        // Those who wait go first, if they are as many as may: so the server has something to do while the others are
+        // answered. (If it is time to stop, that is seen afterwards, too.) But what is settled stays in order, and a
+        // server that was late is not trusted before its answer is read.
+        if !flight.settles && !overdue && self.shared.queue().len() >= self.crowd.half() {
+            drop(self.launch());
+        }
         let Landed { time, again, elsewhere, scripts_missing, failure } =
             flight.land(values, &self.denied, &self.config);
         if let Some(time) = time {
