@@ -154,20 +154,21 @@ impl Denied {
         self.valid_for.is_zero() || self.max_per_shard == 0
     }
 
+    /// The denial of a charge that Redis need not be asked about.
+    #[inline]
+    pub(crate) fn find_one(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
+        if self.is_empty() {
+            return None;
+        }
+        self.peek(charge, charge.cost, self.passed()).filter(|(_, outcome)| !outcome.is_admitted())
+    }
+
     /// The denial of a request that Redis need not be asked about.
     pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<Decision> {
         if self.is_empty() {
             return None;
         }
         let local = self.passed();
-        if let [charge] = charges {
-            // Mostly there is one, and a decision is large: it is made only if it is a denial, and in its place.
-            let (now, outcome) =
-                self.peek(charge, charge.cost, local).filter(|(_, outcome)| !outcome.is_admitted())?;
-            let mut decision = Decision::new(now);
-            decision.push(charge.rule, outcome);
-            return Some(decision);
-        }
         let mut decision: Option<Decision> = None;
         for (i, charge) in charges.iter().enumerate() {
             // What the request charges the same counter before has to fit as well.
@@ -182,6 +183,7 @@ impl Denied {
     }
 
     /// What a charge of that cost is told by what is remembered, and when by Redis's clock.
+    #[inline]
     fn peek(&self, charge: &Charge<'_>, cost: u32, local: Duration) -> Option<(Timestamp, Outcome)> {
         let hash = self.names.hash(charge.rule, charge.key);
         let shard = self.shard(hash);
@@ -230,6 +232,7 @@ impl Denied {
         }
     }
 
+    #[inline]
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         // Nothing that is done under the lock panics half-way. (In a shard, other bits of the hash matter.)
         self.shards[(hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)

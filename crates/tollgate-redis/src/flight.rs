@@ -145,7 +145,7 @@ impl Flight {
         flight.deadline = first.unwrap_or(flight.deadline);
         let deadline = first_asked.filter(|_| config.clock.is_none()).and_then(|deadline| time.at(deadline));
         flight.settle(&mut commands, settlements, config);
-        let (mut charges, mut peeks) = (Vec::new(), Vec::new());
+        let (mut charges, mut peeks) = (Vec::with_capacity(asks.len()), Vec::new());
         for ask in asks {
             match &ask.kind {
                 Kind::Charge { .. } | Kind::Peek { .. } if ask.asking => {

@@ -8,7 +8,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
-use tollgate_core::{Answer, Charge, Debit, Decision, KeyRef, Refund, RuleName, Store, StoreError};
+use tollgate_core::{
+    Answer, Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, Timestamp,
+};
 
 use crate::breaker::{Breaker, BreakerState};
 use crate::builder::RedisStoreBuilder;
@@ -195,17 +197,31 @@ impl Store for RedisStore {
     type Charging = Charging;
 
     fn charge(&self, charges: &[Charge<'_>]) -> Answer<Charging> {
-        if let Some(denial) = self.inner.denied.find(charges) {
-            return Answer::Now(Ok(denial));
-        }
-        if charges.is_empty() {
-            return Answer::Now(Ok(Decision::new(self.inner.denied.now())));
+        match charges {
+            [] => return Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
+            // Mostly there is one, and a decision is large: it is made only if it is a denial, and in its place.
+            [charge] => {
+                if let Some((now, outcome)) = self.inner.denied.find_one(charge) {
+                    let mut decision = Decision::new(now);
+                    decision.push(charge.rule, outcome);
+                    return Answer::Now(Ok(decision));
+                }
+            }
+            several => {
+                if let Some(denial) = self.inner.denied.find(several) {
+                    return Answer::Now(Ok(denial));
+                }
+            }
         }
         let charges = self.own(charges);
         if let Some(error) = self.inner.links.refuses(&charges) {
             return Answer::Now(Err(error));
         }
         Answer::Later(Charging(self.ask_for(charges, false)))
+    }
+
+    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
+        self.inner.denied.find_one(charge)
     }
 
     fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {

@@ -42,12 +42,11 @@ impl fmt::Display for Key {
 }
 
 fn is_ambiguous(text: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(text) else { return false };
-    ["#", "secret:", "sha256:"].iter().any(|start| text.starts_with(start))
-        || ["", "*"].contains(&text)
+    let is_address = || std::str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_ok());
+    [&b"#"[..], b"secret:", b"sha256:"].iter().any(|start| text.starts_with(start))
+        || [&b""[..], b"*"].contains(&text)
         // Few texts need a closer look.
-        || (text.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':'))
-            && text.parse::<IpAddr>().is_ok())
+        || (text.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':')) && is_address())
 }
 
 fn octets<const N: usize>(part: &[u8]) -> [u8; N] {
