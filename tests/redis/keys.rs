@@ -59,12 +59,12 @@ fn sensible(random: &mut Random) -> Quota {
 }
 
 /// For how much longer a bucket may be kept, in microseconds, so that its expiry need not change with each charge: the
-/// time of sixteen units, or two hours.
+/// time of sixteen units, but two seconds at least and two hours at most.
 fn slack(quota: &Quota) -> u64 {
     let (units, micros) = quota.rate();
     match quota.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            (16 * micros / u64::from(units)).clamp(2_000, 7_200_000_000)
+            (16 * micros / u64::from(units)).clamp(2_000_000, 7_200_000_000)
         }
         _ => 0,
     }

@@ -53,14 +53,14 @@ for r = 1, run_count + held_count do
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
     -- A bucket is kept until the second multiple of `grid` after it is whole: to put a later end to a key takes Redis
     -- longer than to change it, and so it is done for one charge in eight. The grid depends on the rate alone, as all who
-    -- write a bucket must mean the same. It is not finer than what Redis counts in, and not so wide that a slow bucket
-    -- is kept for days.
+    -- write a bucket must mean the same. It is not finer than a second, as a fast bucket is whole again at once and would
+    -- have a later end with every charge; and not so wide that a slow bucket is kept for days.
     local form, head, mark, _, cost, cost_parts, fill, fill_parts, units, micros_of_rate, wide =
       read('<Bc0Bc0ddddddddB', ask, term_at + 3)
     if mark < 0 then mark = head end
     if wide == 0 then fill_parts = EXACT end
     local size, limit = #head + 7 + wide, now + fill
-    local grid = min(max(8 * micros_of_rate / units, 1000), 3.6e9)
+    local grid = min(max(8 * micros_of_rate / units, 1e6), 3.6e9)
     -- What costs nothing takes nothing, and nothing is to be kept of it.
     local free, life, life_of = cost + cost_parts == 0, nil, nil
     size_of_all = size_of_all or size
@@ -316,7 +316,7 @@ for i = 1, term_count do
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
     t.is_bucket = true
     t.cost_parts, t.fill, t.fill_parts, t.units, t.micros, t.wide, at = read('<dddddB', ask, at)
-    t.grid = min(max(8 * t.micros / t.units, 1000), 3.6e9)
+    t.grid = min(max(8 * t.micros / t.units, 1e6), 3.6e9)
   elseif algorithm ~= NEVER then
     t.period, t.wide, at = read('<dB', ask, at)
   end

@@ -87,7 +87,7 @@ local function refund(k, cost, charged, reset)
     if back > left or (back == left and back_parts >= parts) then return put(k, '', 0) end
     left, parts = left - back, parts - back_parts
     if parts < 0 then left, parts = left - 1, parts + units end
-    local grid = math.min(math.max(8 * micros / units, 1000), 3.6e9)
+    local grid = math.min(math.max(8 * micros / units, 1e6), 3.6e9)
     full = now + left
     return put(k, write_bucket(head, full, parts, wide, owes), full - full % grid + 2 * grid - now)
   elseif algorithm == FIXED_WINDOW then
@@ -140,7 +140,7 @@ for _ = 1, count do
     t.is_bucket = algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET
     if t.is_bucket then
       t.cost_parts, t.fill, t.fill_parts, t.units, t.micros, t.wide, at = read('<dddddB', ask, at)
-      t.grid = math.min(math.max(8 * t.micros / t.units, 1000), 3.6e9)
+      t.grid = math.min(math.max(8 * t.micros / t.units, 1e6), 3.6e9)
     else
       t.period, t.charged, t.wide, at = read('<ddB', ask, at)
     end
