@@ -335,7 +335,7 @@ impl Worker {
                     }
                     self.wait_for_more().await;
                 }
-                () = shared.wake.notified(), if has_room => {}
+                () = shared.wake.notified(), if has_room => self.wait_for_the_last().await,
                 () = &mut alarm, if alarm_set => {
                     alarm_set = false;
                     if let Some(stop) = self.expire() {
@@ -360,6 +360,14 @@ impl Worker {
             biased;
             () = self.shared.wake.notified() => {}
             () = tokio::task::yield_now() => {}
+        }
+    }
+
+    /// Lets those come along who are about to ask, if others are under way and almost enough wait. Who woke this task is
+    /// followed by those who were answered with it.
+    async fn wait_for_the_last(&mut self) {
+        if !self.crowd.is_idle() && self.shared.queue().len() < self.crowd.half() {
+            tokio::task::yield_now().await;
         }
     }
 
