@@ -422,3 +422,24 @@ async fn a_store_that_fails_and_a_rule_that_allows_leave_nothing_to_settle() {
     let app = App::around(&RateLimitLayer::new(limiter), handler);
     assert_eq!(app.get("/").await.status(), StatusCode::OK);
 }
+
+#[tokio::test]
+async fn whoever_settles_by_the_response_can_look_at_the_limits() {
+    let rule = Rule::new("tokens", QUOTA).cost(10).settle_by(|response| {
+        let limits: Option<&Limits> = response.extension();
+        limits.and_then(|limits| limits.charged("tokens").unwrap()).map(|charged| charged / 2)
+    });
+    let (limiter, _) = limiter([rule.key(key::global())]);
+    let app = App::over(&RateLimitLayer::new(limiter.clone()), |request| {
+        let mut reply = Reply::default();
+        reply.extensions_mut().insert(Limits::of(request.extensions()).unwrap());
+        reply
+    });
+    let replied = std::thread::spawn(move || app.get("/").now_or_never().is_some());
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !replied.is_finished() {
+        assert!(std::time::Instant::now() < deadline, "they wait for each other");
+        std::thread::yield_now();
+    }
+    assert_eq!(left(&limiter, "tokens").await, 95);
+}

@@ -213,12 +213,21 @@ impl<S: Store> Settling for Account<S> {
     }
 
     fn answered(&self, response: &ResponseHead<'_>) {
-        let rules = self.limiter.rules();
-        for entry in self.entries().iter_mut().filter(|entry| !entry.is_settled) {
-            match rules.rule(entry.planned.rule).settle(response) {
-                Settle::Keep => {}
-                Settle::Free => self.bring(entry, 0),
-                Settle::Cost(cost) => self.bring(entry, cost),
+        let unsettled = |entry: &&Entry| !entry.is_settled;
+        let rules: SmallVec<[usize; 2]> =
+            self.entries().iter().filter(unsettled).map(|entry| entry.planned.rule).collect();
+        for rule in rules {
+            // Whoever is asked here may look at the request's limits, so nothing is locked meanwhile.
+            let cost = match self.limiter.rules().rule(rule).settle(response) {
+                Settle::Keep => continue,
+                Settle::Free => 0,
+                Settle::Cost(cost) => cost,
+            };
+            let mut entries = self.entries();
+            if let Some(entry) =
+                entries.iter_mut().find(|entry| entry.planned.rule == rule && !entry.is_settled)
+            {
+                self.bring(entry, cost);
             }
         }
     }
