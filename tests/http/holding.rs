@@ -202,3 +202,28 @@ async fn closing_lets_go_those_who_are_held_back_and_nobody_else() {
     assert_eq!(call(&mut queue, "/late").await.await.unwrap().status(), StatusCode::OK);
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/late", 3_300)]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_does_not_go_on_has_paid_no_other_rule() {
+    let limit = Rule::new("limit", Quota::fixed_window(10, MINUTE)).key(key::global());
+    let limiter = Limiter::builder().store(memory()).rules([of_three(), limit]).max_waiting(1);
+    let (mut queue, _) = queue_of(limiter);
+    let limiter = queue.limiter().clone();
+    let left = || async {
+        let peeked = limiter.charge("limit", key::Key::GLOBAL).peek().await.unwrap();
+        peeked.outcome("limit").unwrap().remaining()
+    };
+    call(&mut queue, "/a").await.await.unwrap();
+    let held = call(&mut queue, "/b").await;
+    assert_eq!(left().await, 8);
+    let refused = call(&mut queue, "/full").await.await.unwrap();
+    assert_eq!((refused.status(), left().await), (StatusCode::SERVICE_UNAVAILABLE, 8));
+    // The client goes away.
+    drop(held);
+    assert_eq!(left().await, 9);
+    // The server is shut down.
+    let held = call(&mut queue, "/c").await;
+    assert_eq!(left().await, 8);
+    limiter.close();
+    assert_eq!((held.await.unwrap().status(), left().await), (StatusCode::SERVICE_UNAVAILABLE, 9));
+}

@@ -151,3 +151,35 @@ async fn a_rule_that_is_not_there_is_said_at_once() {
     let unknown = limiter.charge("job", "worker").until_ready().await;
     assert!(matches!(unknown, Err(LimiterError::UnknownRule(rule)) if rule == "job"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_dropped_in_a_leaky_bucket_has_paid_nothing_elsewhere() {
+    let rules = [
+        Rule::new("jobs", Quota::leaky_bucket(1, secs(1)).capacity(5)),
+        Rule::new("bytes", Quota::fixed_window(100, MINUTE)),
+    ];
+    let limiter = Limiter::builder().store(memory()).rules(rules).build().unwrap();
+    let job = || limiter.charge("jobs", "a").and("bytes", "a").cost(10);
+    job().until_ready().await.unwrap();
+    let mut second = Box::pin(job().until_ready());
+    assert!((&mut second).now_or_never().is_none());
+    drop(second);
+    let left = job().peek().await.unwrap();
+    assert_eq!(left.outcome("bytes").unwrap().remaining(), 90);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_places_under_the_same_rule_are_both_given_back() {
+    let limiter = jobs(Quota::leaky_bucket(1, secs(1)).capacity(5));
+    limiter.charge("jobs", "a").await.unwrap();
+    for _ in 0..2 {
+        limiter.charge("jobs", "b").await.unwrap();
+    }
+    let mut both = Box::pin(limiter.charge("jobs", "a").and("jobs", "b").until_ready());
+    assert!((&mut both).now_or_never().is_none());
+    drop(both);
+    for (key, left) in [("a", 4), ("b", 3)] {
+        let peeked = limiter.charge("jobs", key).peek().await.unwrap();
+        assert_eq!(peeked.outcome("jobs").unwrap().remaining(), left, "{key}");
+    }
+}

@@ -1,10 +1,11 @@
 //! A place in a leaky bucket's queue.
 
+use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Algorithm, Decision, Receipt, Refund, Store};
+use tollgate_core::{Decision, Refund, Store};
 
 use crate::error::LimiterError;
-use crate::limiter::{Limiter, Plan};
+use crate::limiter::{Limiter, Plan, Planned};
 
 /// The decision by which a request is held back.
 pub(crate) struct Held {
@@ -18,26 +19,28 @@ impl Held {
         Self { decision: Box::new(decision.clone()), is_local }
     }
 
-    /// Gives back the places in leaky buckets' queues.
+    /// Gives back what was charged for one that does not go on after all: of its places in leaky buckets' queues those
+    /// that nobody stands behind, and all else.
     pub(crate) fn give_back<S: Store>(&self, limiter: &Limiter<S>, plan: &Plan) {
-        for planned in plan.entries() {
-            let charge = limiter.charge_of(planned);
-            if charge.quota.algorithm() != Algorithm::LeakyBucket {
-                continue;
-            }
-            if let Some(receipt) = Receipt::of(&self.decision, charge.rule) {
-                let refund = [Refund::new(charge.rule, charge.key, charge.cost).receipt(receipt)];
-                // The call hands the refund over; there is nobody to wait for it.
-                match limiter.local_store() {
-                    Some(local) if self.is_local => drop(local.refund(&refund)),
-                    _ => drop(limiter.store().refund(&refund)),
-                }
-            }
+        let local = limiter.local_store().filter(|_| self.is_local);
+        // What was decided in this process was so by those rules alone that decide there.
+        let has_decided = |planned: &&Planned| {
+            local.is_none() || limiter.rules().rule(planned.rule).local_quota(&planned.quota).is_some()
+        };
+        let charged = plan.entries().iter().filter(has_decided).zip(self.decision.receipts());
+        let refunds = charged
+            .map(|(planned, (rule, receipt))| Refund::new(rule, &planned.key, planned.cost).receipt(receipt));
+        let refunds: SmallVec<[Refund<'_>; 4]> = refunds.collect();
+        // The call hands the refunds over; there is nobody to wait for them.
+        match local {
+            Some(local) => drop(local.refund(&refunds)),
+            None => drop(limiter.store().refund(&refunds)),
         }
     }
 }
 
-/// A request's place in the queues that it waits in, which is given back if the request goes away.
+/// A request's place in the queues that it waits in, which is given back with all else that was charged if the request
+/// goes away.
 pub(crate) struct Place<S: Store> {
     held: Option<(Limiter<S>, Plan, Held)>,
 }

@@ -83,8 +83,8 @@ impl<S: Store> ChargeBuilder<S> {
     /// its turn. A leaky bucket's delay is waited for as well. Those who do not wait are decided as ever, and may get
     /// ahead.
     ///
-    /// Dropping the future leaves the line and charges nothing; a place in a leaky bucket's queue is given back where the
-    /// spacing still holds.
+    /// Dropping the future leaves the line and charges nothing. If a leaky bucket was holding it back already, its place there
+    /// is given back where the spacing still holds, and all else that was charged with it is given back, too.
     ///
     /// ```
     /// use tollgate::{Limiter, Quota, Rule};

@@ -107,8 +107,8 @@ impl<S: Store> Limiter<S> {
     /// Lets those go who wait, for when the server is shut down: nobody waits any more from here on.
     ///
     /// Whoever was waiting for its budget is denied, as it would have been without waiting, and whoever a leaky bucket was
-    /// holding back is answered with 503 and gives its place back where the spacing still holds. What need not wait is
-    /// decided as ever, so requests that still come are served.
+    /// holding back is answered with 503 and gives back what it was charged, its place where the spacing still holds. What
+    /// need not wait is decided as ever, so requests that still come are served.
     ///
     /// ```no_run
     /// # async fn serve(
