@@ -250,3 +250,12 @@ async fn who_is_still_behind_others_when_the_time_is_over_is_refused_then() {
     assert!(start.elapsed() <= millis(900), "{:?}", start.elapsed());
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 0)]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_not_over_its_limit_does_not_say_how_long_is_waited() {
+    let slow = Rule::new("slow", Quota::token_bucket(1, secs(1))).key(key::global()).hold_up_to(secs(10));
+    let quick = Rule::new("quick", Quota::per_second(100)).key(key::global()).hold_up_to(millis(100));
+    let (mut queue, log) = queue([slow, quick]);
+    assert_eq!(statuses(&mut queue, &["/a", "/b", "/c"]).await, [200; 3]);
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/c", 2_000)]));
+}

@@ -183,3 +183,60 @@ async fn two_places_under_the_same_rule_are_both_given_back() {
         assert_eq!(peeked.outcome("jobs").unwrap().remaining(), left, "{key}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_not_polled_keeps_nobody_waiting_for_longer_than_they_are_ready_to() {
+    let limiter = jobs(Quota::token_bucket(10, secs(1)));
+    limiter.charge("jobs", "worker").cost(10).await.unwrap();
+    let mut forgotten = Box::pin(limiter.charge("jobs", "worker").until_ready());
+    assert!((&mut forgotten).now_or_never().is_none());
+    let start = Instant::now();
+    let waiting = limiter.charge("jobs", "worker").ready_within(secs(1));
+    let decision = tokio::time::timeout(MINUTE, waiting).await.expect("it does not wait for ever").unwrap();
+    assert!(decision.is_admitted());
+    assert!(start.elapsed() <= millis(1_100), "{:?}", start.elapsed());
+    assert!(forgotten.await.unwrap().is_admitted());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_one_key_does_not_keep_others_from_another() {
+    let rules = [
+        Rule::new("user", Quota::token_bucket(1, secs(10))),
+        Rule::new("all", Quota::token_bucket(1_000, secs(1))),
+    ];
+    let limiter = Limiter::builder().store(memory()).rules(rules).build().unwrap();
+    let job = |user: &str| limiter.charge("user", user.to_owned()).and("all", "all").until_ready();
+    job("alice").await.unwrap();
+    let mut waiting = Box::pin(job("alice"));
+    assert!((&mut waiting).now_or_never().is_none());
+    let start = Instant::now();
+    let bob = job("bob").now_or_never().expect("bob need not wait");
+    assert!(bob.unwrap().is_admitted());
+    assert!(waiting.await.unwrap().is_admitted());
+    assert_eq!(start.elapsed(), secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_wait_for_several_keys_never_lock_each_other_even_if_some_go_away() {
+    let rule = |name: &str| Rule::new(name, Quota::token_bucket(1, millis(10)));
+    let limiter =
+        Limiter::builder().store(memory()).rules(["left", "middle", "right"].map(rule)).build().unwrap();
+    let jobs = (0_u64..600).map(|number| {
+        // Any three of four keys each, and one of three goes away at some time.
+        let dice = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let key = |place: u32| ["a", "b", "c", "d"][(dice >> (40 + 2 * place)) as usize % 4];
+        let job = limiter.charge("left", key(0)).and("middle", key(1)).and("right", key(2));
+        let goes_away = millis((dice >> 50) % 2_000);
+        async move {
+            if number % 3 == 0 {
+                let _ = tokio::time::timeout(goes_away, job.until_ready()).await;
+                return true;
+            }
+            job.until_ready().await.unwrap().is_admitted()
+        }
+    });
+    let jobs = tokio::time::timeout(MINUTE, join_all(jobs.map(tokio::spawn)));
+    let all = jobs.await.expect("all of them could go within seconds");
+    assert!(all.into_iter().all(|ready| ready.unwrap()));
+    assert_eq!(limiter.waiting(), 0);
+}

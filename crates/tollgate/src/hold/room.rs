@@ -27,6 +27,8 @@ pub(crate) struct Room {
 struct Inside {
     waiting: Slab<Waiting>,
     lines: HashMap<Line, Queue>,
+    /// How many have ever come.
+    came: u64,
     is_closed: bool,
 }
 
@@ -34,6 +36,8 @@ struct Inside {
 struct Waiting {
     waker: Option<Waker>,
     lines: SmallVec<[Line; 1]>,
+    /// How many had come before this one: who came first is ahead, whenever it joins a line.
+    came: u64,
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +50,7 @@ struct Queue {
 #[derive(Debug)]
 struct Standing {
     ticket: usize,
+    came: u64,
     cost: u32,
 }
 
@@ -80,7 +85,9 @@ impl Room {
         if inside.is_closed || inside.waiting.len() >= self.max_waiting {
             return Err(NoRoom);
         }
-        let number = inside.waiting.insert(Waiting::default());
+        let came = inside.came;
+        inside.came += 1;
+        let number = inside.waiting.insert(Waiting { came, ..Waiting::default() });
         Ok(Ticket { room: Arc::clone(self), number })
     }
 
@@ -108,13 +115,12 @@ impl Room {
         }
     }
 
-    /// Who is in a line, before this ticket if it is there.
+    /// Who is in a line and came before this ticket, if there is one.
     pub(crate) fn ahead(&self, line: &Line, before: Option<&Ticket>) -> Ahead {
         let inside = self.inside();
         let Some(queue) = inside.lines.get(line) else { return Ahead::default() };
-        let standing = queue.places.iter();
-        let ahead =
-            standing.take_while(|standing| before.is_none_or(|ticket| standing.ticket != ticket.number));
+        let before = before.map_or(u64::MAX, |ticket| inside.waiting[ticket.number].came);
+        let ahead = queue.places.iter().take_while(|standing| standing.came < before);
         let cost = ahead.map(|standing| u64::from(standing.cost)).sum();
         Ahead { cost, head_cost: queue.places.front().map_or(0, |head| head.cost), ready_at: queue.ready_at }
     }
@@ -128,34 +134,49 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Goes to the end of these lines, of all at the same moment: so of all who wait, the one that joined first is at the
-    /// head of all its lines, and somebody can always go.
+    /// Goes to those of these lines that there are.
     pub(crate) fn join(&self, lines: impl Iterator<Item = (Line, u32)>) {
         let mut inside = self.room.inside();
-        let Inside { waiting, lines: queues, .. } = &mut *inside;
         for (line, cost) in lines {
-            let queue = queues.entry(line).or_default();
-            // A key that is charged twice stands in its line once.
-            match queue.places.back_mut().filter(|last| last.ticket == self.number) {
-                Some(own) => own.cost = own.cost.saturating_add(cost),
-                None => {
-                    queue.places.push_back(Standing { ticket: self.number, cost });
-                    waiting[self.number].lines.push(line);
-                }
+            if inside.lines.contains_key(&line) {
+                inside.stand(self.number, line, cost);
             }
         }
-        self.room.lines.store(queues.len(), Ordering::Relaxed);
     }
 
-    /// Tells those behind when this one can go, in the lines that it is at the head of.
-    pub(crate) fn expect(&self, ready_at: Instant) {
+    /// Goes to these lines, and leaves all others.
+    pub(crate) fn stand_in(&self, lines: &[(Line, u32)]) {
         let mut inside = self.room.inside();
-        let Inside { waiting, lines, .. } = &mut *inside;
-        for line in &waiting[self.number].lines {
-            let queue = lines.get_mut(line).filter(|queue| queue.is_led_by(self.number));
-            if let Some(queue) = queue {
-                queue.ready_at = Some(ready_at);
-            }
+        let own = std::mem::take(&mut inside.waiting[self.number].lines);
+        let stays = |line: &Line| lines.iter().any(|(other, _)| other == line);
+        let (kept, left): (SmallVec<[Line; 1]>, SmallVec<[Line; 1]>) = own.into_iter().partition(stays);
+        inside.waiting[self.number].lines = kept;
+        let moved_up: SmallVec<[Waker; 1]> =
+            left.into_iter().filter_map(|line| inside.step_out(self.number, line)).collect();
+        for (line, cost) in lines {
+            inside.stand(self.number, *line, *cost);
+        }
+        self.room.lines.store(inside.lines.len(), Ordering::Relaxed);
+        drop(inside);
+        moved_up.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether nobody is ahead of this one.
+    pub(crate) fn is_first(&self) -> bool {
+        self.room.inside().is_first(self.number)
+    }
+
+    /// Whether this one is in a line.
+    pub(crate) fn is_in(&self, line: &Line) -> bool {
+        self.room.inside().waiting[self.number].lines.contains(line)
+    }
+
+    /// Tells those behind when this one can go, if it is at the head of this line.
+    pub(crate) fn expect(&self, line: &Line, ready_at: Instant) {
+        let mut inside = self.room.inside();
+        let queue = inside.lines.get_mut(line).filter(|queue| queue.is_led_by(self.number));
+        if let Some(queue) = queue {
+            queue.ready_at = Some(ready_at);
         }
     }
 
@@ -185,10 +206,14 @@ impl Ticket {
         if is_ready(&inside, self.number) {
             return Poll::Ready(Ok(()));
         }
-        match &mut inside.waiting[self.number].waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
+        let waker = &mut inside.waiting[self.number].waker;
+        let before = match waker {
+            Some(waker) if waker.will_wake(cx.waker()) => None,
+            other => other.replace(cx.waker().clone()),
+        };
+        // When nothing is locked: what goes with it is not known.
+        drop(inside);
+        drop(before);
         Poll::Pending
     }
 }
@@ -207,30 +232,53 @@ impl Inside {
         lines.all(|line| self.lines.get(line).is_none_or(|queue| queue.is_led_by(ticket)))
     }
 
-    /// Takes a ticket out of its lines, and says whom that lets move up.
-    fn leave(&mut self, ticket: usize) -> SmallVec<[Waker; 1]> {
-        let mut moved_up = SmallVec::new();
-        for line in self.waiting.remove(ticket).lines {
-            let Some(queue) = self.lines.get_mut(&line) else { continue };
-            let was_first = queue.is_led_by(ticket);
-            queue.places.retain(|standing| standing.ticket != ticket);
-            match queue.places.front() {
-                None => _ = self.lines.remove(&line),
-                Some(head) if was_first => {
-                    queue.ready_at = None;
-                    moved_up.extend(self.waiting[head.ticket].waker.take());
-                }
-                Some(_) => {}
-            }
+    /// Puts a ticket into a line, behind those who came before it and before all others: so of all who wait, the one that
+    /// came first is at the head of all its lines, and somebody can always go.
+    fn stand(&mut self, ticket: usize, line: Line, cost: u32) {
+        let Self { waiting, lines, .. } = self;
+        let Waiting { came, lines: own, .. } = &mut waiting[ticket];
+        let (came, queue) = (*came, lines.entry(line).or_default());
+        let place = queue.places.partition_point(|standing| standing.came < came);
+        if queue.places.get(place).is_some_and(|standing| standing.ticket == ticket) {
+            return;
         }
-        moved_up
+        if place == 0 {
+            queue.ready_at = None;
+        }
+        queue.places.insert(place, Standing { ticket, came, cost });
+        own.push(line);
+    }
+
+    /// Takes a ticket out of a line, and says whom that lets move up.
+    fn step_out(&mut self, ticket: usize, line: Line) -> Option<Waker> {
+        let queue = self.lines.get_mut(&line)?;
+        let was_first = queue.is_led_by(ticket);
+        queue.places.retain(|standing| standing.ticket != ticket);
+        match queue.places.front() {
+            None => {
+                self.lines.remove(&line);
+                None
+            }
+            Some(head) if was_first => {
+                queue.ready_at = None;
+                self.waiting[head.ticket].waker.take()
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Takes a ticket out of the room, and says what was to wake it, and whom that lets move up.
+    fn leave(&mut self, ticket: usize) -> (Option<Waker>, SmallVec<[Waker; 1]>) {
+        let Waiting { waker, lines, .. } = self.waiting.remove(ticket);
+        (waker, lines.into_iter().filter_map(|line| self.step_out(ticket, line)).collect())
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut inside = self.room.inside();
-        let moved_up = inside.leave(self.number);
+        // The waker is dropped when nothing is locked: what goes with it is not known.
+        let (_waker, moved_up) = inside.leave(self.number);
         self.room.lines.store(inside.lines.len(), Ordering::Relaxed);
         drop(inside);
         moved_up.into_iter().for_each(Waker::wake);

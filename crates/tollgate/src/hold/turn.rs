@@ -5,11 +5,14 @@ use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use smallvec::SmallVec;
-use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Algorithm, Charge, Decision, MemoryStore, Quota, Retry, Store, StoreError};
+use tokio::time::{Instant, timeout, timeout_at};
+use tollgate_core::{Algorithm, Charge, Decision, MemoryStore, Outcome, Quota, Retry, Store, StoreError};
 
 use super::room::{Ahead, Line, NoRoom, Ticket};
 use crate::limiter::{Fallback, Limiter, Plan, Planned};
+
+/// How long those ahead have to go who can go, when somebody behind them has no more time.
+const MOMENT: Duration = Duration::from_millis(20);
 
 /// How long one is ready to wait.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +30,16 @@ pub(crate) enum Turn {
     Answered { answer: Result<Decision, StoreError>, is_local: bool },
     /// Nobody can wait here, or not any more. What the store said, if it was asked.
     NoRoom(Option<Decision>),
+}
+
+/// How far one has moved up.
+enum Moved {
+    /// Nobody is ahead.
+    ToTheHead,
+    /// Those ahead do not go, though they could.
+    Past,
+    /// There is no more time. This is what the store says.
+    Nowhere(Result<Decision, StoreError>),
 }
 
 /// Somebody who waits, with the plan that is to be followed then.
@@ -49,6 +62,19 @@ impl<S: Store> Limiter<S> {
         plan.entries().iter().filter(waited_for).map(|planned| ((planned.rule, planned.key), planned))
     }
 
+    /// What was said of each charge of a plan. What was decided in this process says nothing of some.
+    fn outcomes<'a>(
+        &'a self,
+        plan: &'a Plan,
+        decision: &'a Decision,
+    ) -> impl Iterator<Item = (&'a Planned, &'a Outcome)> {
+        let mut outcomes = decision.outcomes().peekable();
+        plan.entries().iter().filter_map(move |planned| {
+            let name = self.rules().rule(planned.rule).name;
+            outcomes.next_if(|(rule, _)| *rule == name).map(|(_, outcome)| (planned, outcome))
+        })
+    }
+
     /// Whether somebody waits already for what is planned.
     pub(crate) fn has_line(&self, plan: &Plan, patience: Patience) -> bool {
         self.room().has_line(self.lines(plan, patience).map(|(line, _)| line))
@@ -61,7 +87,7 @@ impl<S: Store> Limiter<S> {
 
     /// Whether one who has `waited` so long waits on.
     fn can_wait(&self, plan: &Plan, patience: Patience, denied: &Decision, waited: Duration) -> bool {
-        plan.entries().iter().zip(denied.outcomes()).all(|(planned, (_, outcome))| match outcome.retry() {
+        self.outcomes(plan, denied).all(|(planned, outcome)| match outcome.retry() {
             None => true,
             Some(Retry::Never) => false,
             Some(Retry::After(wait)) => match patience.with(self, planned) {
@@ -80,9 +106,9 @@ impl<S: Store> Limiter<S> {
         let ticket = self.room().enter();
         let is_too_long = denied.is_none() && self.is_too_long(&plan, patience);
         if let (Ok(ticket), false) = (&ticket, is_too_long) {
-            self.join(ticket, &plan, patience);
-            if let Some(ready_at) = denied.as_ref().and_then(|denied| ready_at(denied, started)) {
-                ticket.expect(ready_at);
+            match &denied {
+                Some(denied) => self.stand(ticket, &plan, denied, started),
+                None => self.join(ticket, &plan, patience),
             }
         }
         Box::pin(async move {
@@ -95,8 +121,30 @@ impl<S: Store> Limiter<S> {
         })
     }
 
+    /// Goes to the end of the lines in which others wait.
     fn join(&self, ticket: &Ticket, plan: &Plan, patience: Patience) {
         ticket.join(self.lines(plan, patience).map(|(line, planned)| (line, planned.cost)));
+    }
+
+    /// Goes to the line of the rule that has denied for the longest, and to no other: whoever waits there must not keep those
+    /// waiting who want something else. Those behind are told when it can go.
+    fn stand(&self, ticket: &Ticket, plan: &Plan, denied: &Decision, asked: Instant) {
+        let longest = denied.retry();
+        let is_longest = |outcome: &Outcome| longest.is_some() && outcome.retry() == longest;
+        let waited_for = self.outcomes(plan, denied).filter(|(_, outcome)| is_longest(outcome));
+        let mut lines: SmallVec<[(Line, u32); 1]> = SmallVec::new();
+        for (planned, _) in waited_for {
+            let line = (planned.rule, planned.key);
+            // A key that is charged twice stands in its line once.
+            match lines.iter_mut().find(|(other, _)| *other == line) {
+                Some((_, cost)) => *cost = cost.saturating_add(planned.cost),
+                None => lines.push((line, planned.cost)),
+            }
+        }
+        ticket.stand_in(&lines);
+        if let Some(ready_at) = ready_at(denied, asked) {
+            lines.iter().for_each(|(line, _)| ticket.expect(line, ready_at));
+        }
     }
 
     /// For one that found too many ahead.
@@ -122,24 +170,30 @@ impl<S: Store> Limiter<S> {
     ) -> Turn {
         let mut ready_at = denied.as_ref().and_then(|denied| ready_at(denied, started));
         loop {
-            match self.move_up(&ticket, plan, patience, started).await {
-                Ok(None) => {}
-                Ok(Some(answer)) => return Turn::Answered { answer, is_local: false },
+            let moved = match self.move_up(&ticket, plan, patience, started).await {
+                Ok(moved) => moved,
                 Err(NoRoom) => return Turn::NoRoom(denied),
-            }
-            if let Some(ready_at) = ready_at {
-                ticket.expect(ready_at);
+            };
+            if let (Moved::ToTheHead, Some(ready_at)) = (&moved, ready_at) {
                 if until(ready_at, ticket.closed()).await.is_some() {
                     return Turn::NoRoom(denied);
                 }
+                // One that came before may have come from another line meanwhile.
+                if !ticket.is_first() {
+                    continue;
+                }
             }
             let asked = Instant::now();
-            let (answer, is_local) = self.ask(plan, patience).await;
+            let (answer, is_local) = match moved {
+                Moved::ToTheHead | Moved::Past => self.ask(plan, patience).await,
+                Moved::Nowhere(answer) => (answer, false),
+            };
             match answer {
                 Ok(decision)
                     if !decision.is_admitted()
                         && self.can_wait(plan, patience, &decision, started.elapsed()) =>
                 {
+                    self.stand(&ticket, plan, &decision, asked);
                     ready_at = self::ready_at(&decision, asked);
                     denied = Some(decision);
                 }
@@ -148,24 +202,27 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Waits until nobody is ahead; if that takes longer than one is ready to wait, the answer to give up with.
+    /// Waits until nobody is ahead, for no longer than one is ready to wait.
     async fn move_up(
         &self,
         ticket: &Ticket,
         plan: &Plan,
         patience: Patience,
         started: Instant,
-    ) -> Result<Option<Result<Decision, StoreError>>, NoRoom> {
-        let shortest =
-            self.lines(plan, patience).filter_map(|(_, planned)| patience.with(self, planned)).min();
-        let Some(shortest) = shortest else { return ticket.turn().await.map(|()| None) };
+    ) -> Result<Moved, NoRoom> {
+        let lines = self.lines(plan, patience).filter(|(line, _)| ticket.is_in(line));
+        let shortest = lines.filter_map(|(_, planned)| patience.with(self, planned)).min();
+        let Some(shortest) = shortest else { return ticket.turn().await.map(|()| Moved::ToTheHead) };
         if let Ok(turn) = timeout_at(after(started, shortest), ticket.turn()).await {
-            return turn.map(|()| None);
+            return turn.map(|()| Moved::ToTheHead);
         }
         match self.peek_behind(plan, patience, Some(ticket)).await {
-            // There is enough for all who are ahead as well: it is a matter of moments.
-            Ok(decision) if decision.is_admitted() => ticket.turn().await.map(|()| None),
-            answer => Ok(Some(answer)),
+            // There is enough for all who are ahead as well: it is a matter of moments, unless one of them is not polled.
+            Ok(decision) if decision.is_admitted() => match timeout(MOMENT, ticket.turn()).await {
+                Ok(turn) => turn.map(|()| Moved::ToTheHead),
+                Err(_) => Ok(Moved::Past),
+            },
+            answer => Ok(Moved::Nowhere(answer)),
         }
     }
 
@@ -206,9 +263,9 @@ impl<S: Store> Limiter<S> {
     fn is_too_long(&self, plan: &Plan, patience: Patience) -> bool {
         self.lines(plan, patience).any(|(line, planned)| {
             let (quota, ahead) = (self.charge_of(planned).quota, self.room().ahead(&line, None));
-            patience
-                .with(self, planned)
-                .is_some_and(|patience| at_least(quota, ahead, planned.cost) > patience)
+            // Where nobody waits, there may be enough.
+            let is_too_long = |patience| ahead.cost > 0 && at_least(quota, ahead, planned.cost) > patience;
+            patience.with(self, planned).is_some_and(is_too_long)
         })
     }
 }

@@ -83,6 +83,9 @@ impl<S: Store> ChargeBuilder<S> {
     /// its turn. A leaky bucket's delay is waited for as well. Those who do not wait are decided as ever, and may get
     /// ahead.
     ///
+    /// A future that is the first in line has to be polled: while it is kept and not polled, those behind it wait, for as
+    /// long as they are ready to.
+    ///
     /// Dropping the future leaves the line and charges nothing. If a leaky bucket was holding it back already, its place there
     /// is given back where the spacing still holds, and all else that was charged with it is given back, too.
     ///
