@@ -1,5 +1,7 @@
 //! The limiter without HTTP, when its store fails.
 
+use std::time::Duration;
+
 use tollgate::{FailurePolicy, HOUR, Limiter, LimiterError, Quota, Rule, Share};
 
 use crate::stores::Flaky;
@@ -94,4 +96,20 @@ async fn there_is_a_store_for_it_only_if_a_rule_wants_it_and_it_is_bounded() {
         assert!(limiter.charge("r", user.to_string()).await.unwrap().is_admitted());
     }
     assert!(limiter.local_store().unwrap().len() <= 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_no_time_to_wait_behind_others_is_decided_locally_too() {
+    let (limiter, store) = limiter();
+    store.fail(false);
+    assert!(limiter.charge("local", "alice").cost(8).await.unwrap().is_admitted());
+    let first = tokio::spawn(limiter.charge("local", "alice").until_ready());
+    while limiter.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    store.fail(true);
+    let second = limiter.charge("allow", "alice").and("local", "alice").ready_within(Duration::from_secs(1));
+    let outcome = *second.await.unwrap().outcome("local").unwrap();
+    assert_eq!((outcome.limit(), outcome.remaining()), (2, 1));
+    first.abort();
 }

@@ -155,7 +155,10 @@ impl<S: Store> Limiter<S> {
                 self.join(&ticket, plan, patience);
                 self.turn(ticket, plan, patience, started, None).await
             }
-            answer => Turn::Answered { answer, is_local: false },
+            answer => {
+                let (answer, is_local) = self.or_here(answer, plan, patience);
+                Turn::Answered { answer, is_local }
+            }
         }
     }
 
@@ -186,7 +189,7 @@ impl<S: Store> Limiter<S> {
             let asked = Instant::now();
             let (answer, is_local) = match moved {
                 Moved::ToTheHead | Moved::Past => self.ask(plan, patience).await,
-                Moved::Nowhere(answer) => (answer, false),
+                Moved::Nowhere(answer) => self.or_here(answer, plan, patience),
             };
             match answer {
                 Ok(decision)
@@ -226,10 +229,20 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Asks the store, and says whether it was decided in this process instead. Who waits with a patience of one's own has
-    /// nobody else to look after a store that fails.
+    /// Asks the store, and says whether it was decided in this process instead.
     pub(crate) async fn ask(&self, plan: &Plan, patience: Patience) -> (Result<Decision, StoreError>, bool) {
-        match (self.decide(plan).await, patience) {
+        self.or_here(self.decide(plan).await, plan, patience)
+    }
+
+    /// What is decided in this process if the store fails. Who waits with a patience of one's own has nobody else to look
+    /// after that.
+    fn or_here(
+        &self,
+        answer: Result<Decision, StoreError>,
+        plan: &Plan,
+        patience: Patience,
+    ) -> (Result<Decision, StoreError>, bool) {
+        match (answer, patience) {
             (Err(error), Patience::Own(_)) => match self.fall_back(plan.entries(), MemoryStore::decide) {
                 Fallback::Local(decision) => (Ok(decision), true),
                 Fallback::Allow | Fallback::Deny(_) => (Err(error), false),
