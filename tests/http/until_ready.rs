@@ -240,3 +240,21 @@ async fn those_who_wait_for_several_keys_never_lock_each_other_even_if_some_go_a
     assert!(all.into_iter().all(|ready| ready.unwrap()));
     assert_eq!(limiter.waiting(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leaky_buckets_delay_is_part_of_what_one_is_ready_to_wait() {
+    let limiter = jobs(Quota::leaky_bucket(1, secs(1)).capacity(5));
+    let start = Instant::now();
+    for _ in 0..2 {
+        let mut ready = Box::pin(limiter.charge("jobs", "worker").until_ready());
+        let _ = (&mut ready).now_or_never();
+        tokio::spawn(ready);
+    }
+    // Two seconds from now it would be the turn of the next.
+    let denied = limiter.charge("jobs", "worker").ready_within(millis(1_999)).now_or_never();
+    let denied = denied.expect("it is said at once").unwrap();
+    assert_eq!(denied.retry(), Some(Retry::After(millis(1))));
+    // It has not kept its place.
+    assert!(limiter.charge("jobs", "worker").ready_within(secs(2)).await.unwrap().is_admitted());
+    assert_eq!(start.elapsed(), secs(2));
+}

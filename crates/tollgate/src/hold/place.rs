@@ -1,8 +1,10 @@
 //! A place in a leaky bucket's queue.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Decision, Refund, Store};
+use tollgate_core::{Decision, Outcome, Refund, Retry, Store};
 
 use crate::error::LimiterError;
 use crate::limiter::{Limiter, Plan, Planned};
@@ -57,16 +59,21 @@ impl<S: Store> Place<S> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Waits for a decision's delay, if it has one.
+    /// Waits for a decision's delay, if it has one. If that is longer than one is ready to wait, it is denied after all.
     pub(crate) async fn hold_back(
         &self,
         plan: Plan,
         decision: Decision,
         is_local: bool,
+        patience: Option<Duration>,
     ) -> Result<Decision, LimiterError> {
         if decision.is_delayed() {
             let until = Instant::now() + decision.delay();
+            // What was charged is given back where this is dropped.
             let mut place = Place::new(self.clone(), plan, Held::new(&decision, is_local));
+            if let Some(patience) = patience.filter(|patience| decision.delay() > *patience) {
+                return Ok(deny(&decision, patience));
+            }
             let ticket = self.room().enter().map_err(|_| LimiterError::NoRoom)?;
             if timeout_at(until, ticket.closed()).await.is_ok() {
                 return Err(LimiterError::NoRoom);
@@ -75,6 +82,27 @@ impl<S: Store> Limiter<S> {
         }
         Ok(decision)
     }
+}
+
+/// The denial of what was admitted with a longer delay than somebody is ready to wait.
+fn deny(decision: &Decision, patience: Duration) -> Decision {
+    let mut denied = Decision::new(decision.at());
+    for (rule, outcome) in decision.outcomes() {
+        let late = outcome.delay().saturating_sub(patience);
+        let outcome = match late.is_zero() {
+            true => *outcome,
+            // A queue is empty when all have left who were there before.
+            false => Outcome::denied(
+                outcome.limit(),
+                outcome.remaining(),
+                outcome.delay(),
+                outcome.refill_after(),
+                Retry::After(late),
+            ),
+        };
+        denied.push(rule, outcome);
+    }
+    denied
 }
 
 impl<S: Store> Drop for Place<S> {

@@ -5,6 +5,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tollgate_core::{Charge, Decision, Key, MemoryStore, Store, StoreError};
 
 use super::{Fallback, Limiter, Plan, Planned};
@@ -113,7 +114,8 @@ impl<S: Store> ChargeBuilder<S> {
         self.wait(None).await
     }
 
-    /// The same, but for at most so long. If it would take longer, the decision denies, as soon as that is clear.
+    /// The same, but for at most so long, a leaky bucket's delay included. If it would take longer, the decision denies, as
+    /// soon as that is clear.
     ///
     /// # Errors
     ///
@@ -122,21 +124,24 @@ impl<S: Store> ChargeBuilder<S> {
         self.wait(Some(patience)).await
     }
 
-    async fn wait(self, patience: Option<Duration>) -> Result<Decision, LimiterError> {
+    async fn wait(self, up_to: Option<Duration>) -> Result<Decision, LimiterError> {
         let plan = Plan::of(self.plan()?.into_iter().collect());
-        let (limiter, patience) = (self.limiter, Patience::Own(patience));
+        let (limiter, patience, started) = (self.limiter, Patience::Own(up_to), Instant::now());
+        let left = || up_to.map(|up_to| up_to.saturating_sub(started.elapsed()));
         let denied = if limiter.has_line(&plan, patience) {
             None
         } else {
             let (answer, is_local) = limiter.ask(&plan, patience).await;
             let decision = answer?;
             if decision.is_admitted() || !limiter.is_worth_waiting(&plan, patience, &decision) {
-                return limiter.hold_back(plan, decision, is_local).await;
+                return limiter.hold_back(plan, decision, is_local, left()).await;
             }
             Some(decision)
         };
         match limiter.clone().take_turn(plan, patience, denied).await {
-            (plan, Turn::Answered { answer, is_local }) => limiter.hold_back(plan, answer?, is_local).await,
+            (plan, Turn::Answered { answer, is_local }) => {
+                limiter.hold_back(plan, answer?, is_local, left()).await
+            }
             (_, Turn::NoRoom(_)) => Err(LimiterError::NoRoom),
         }
     }
