@@ -243,3 +243,19 @@ async fn leaky_buckets_hold_requests_back() {
     assert_eq!([a, b, e], ["/a", "/b", "/e"]);
     assert!(*at_a == 0 && (500..=1_001).contains(at_b) && (1_500..=2_001).contains(at_e), "{log:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_denied_locally_is_not_waited_for() {
+    let store = Flaky::new(memory(&clock()));
+    store.fail(true);
+    let rule = Rule::new("rule", Quota::sliding_log(2, HOUR))
+        .key(key::global())
+        .on_store_failure(FailurePolicy::Local(Share::one_of(2)))
+        .hold_up_to(2 * HOUR);
+    let limiter = Limiter::builder().store(store).rule(rule).build().unwrap();
+    let app = App::over(&RateLimitLayer::new(limiter), ok);
+    assert_eq!(app.get("/").await.status(), StatusCode::OK);
+    let start = Instant::now();
+    assert_eq!(app.get("/").await.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(start.elapsed(), millis(0));
+}

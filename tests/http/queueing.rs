@@ -193,7 +193,7 @@ async fn lines_that_cross_do_not_lock_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_finds_no_room_is_refused_as_if_there_were_no_waiting() {
+async fn whoever_finds_no_room_behind_others_is_answered_at_once() {
     let (mut queue, _) = queue_of(Limiter::builder().store(memory()).rule(smoothed()).max_waiting(1));
     let (a, b) = (call(&mut queue, "/a").await, call(&mut queue, "/b").await);
     let mut b = Box::pin(b);

@@ -106,8 +106,8 @@ impl<S: Store> Limiter<S> {
 
     /// Lets those go who wait, for when the server is shut down: nobody waits any more from here on.
     ///
-    /// Whoever was waiting for its budget is denied, as it would have been without waiting, and whoever a leaky bucket was
-    /// holding back is answered with 503 and gives back what it was charged, its place where the spacing still holds. What
+    /// Whoever was waiting for its budget is denied, as it would have been without waiting, or answered with 503 if it stood
+    /// behind others and the store has not been asked about it. Whoever a leaky bucket was holding back is answered with 503 and gives back what it was charged, its place where the spacing still holds. What
     /// need not wait is decided as ever, so requests that still come are served.
     ///
     /// ```no_run
@@ -250,7 +250,8 @@ impl<S: Store> LimiterBuilder<S> {
 
     /// How many can wait at the same time at most, held back by the layer or [by themselves](ChargeBuilder::until_ready);
     /// ten thousand unless it is said. Those beyond do not wait: a denied request is denied at once, and one that a leaky
-    /// bucket would hold back is answered with 503.
+    /// bucket would hold back, or that would go to the end of a line, is answered with 503. All keys share this: one with
+    /// a long line takes room from the others.
     pub fn max_waiting(self, max_waiting: usize) -> Self {
         Self { max_waiting, ..self }
     }

@@ -219,6 +219,9 @@ impl Rule {
     /// A request that gets no response (its client goes away, the inner service fails or panics, the process is killed)
     /// has cost what was charged. What a handler [has settled](crate::Limits::settle) is not settled again.
     ///
+    /// A gRPC call that fails at once has its `grpc-status` among the header fields. That of any other is in the trailers,
+    /// which come after the head and are not seen here.
+    ///
     /// ```
     /// use tollgate::{Quota, Rule};
     ///
@@ -265,7 +268,8 @@ impl Rule {
     }
 
     /// Requests that are over the limit are held back until they are not, if that takes no longer than this, instead of
-    /// refused. Whatever the algorithm; a leaky bucket holds back what is in its queue anyhow.
+    /// refused. Whatever the algorithm; a leaky bucket holds back what is in its queue anyhow, and that time is not counted
+    /// to this one.
     ///
     /// - Those who wait for one key are served in the order in which they came to this process, and who comes while others
     ///   wait goes to the end of their line. Whom it would take too long there is refused at once, as far as that can be
@@ -273,6 +277,7 @@ impl Rule {
     /// - Whoever goes away leaves the line at once. Nothing has been charged.
     /// - How many wait [is bounded](crate::LimiterBuilder::max_waiting).
     /// - With several rules, each that is over its limit must be ready to hold the request back for as long as it takes.
+    /// - Whom a rule denies [locally](crate::FailurePolicy::Local), as the store fails, is refused at once.
     /// - A [tier](crate::Tier::hold_up_to) can have its own time.
     ///
     /// ```
