@@ -108,3 +108,32 @@ async fn whoever_waits_when_redis_goes_away_is_told() {
     assert!(matches!(waited, Ok(Err(LimiterError::Store(_)))), "{waited:?}");
     assert_eq!(limiter.waiting(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_goes_away_while_redis_is_asked_has_paid_nothing() {
+    for quota in [Quota::token_bucket(1_000, 10 * MINUTE), Quota::sliding_log(1_000, 10 * MINUTE)] {
+        let (limiter, _server) = limiter(Rule::new("jobs", quota)).await;
+        for n in 0..300 {
+            let waiting = tokio::spawn(limiter.charge("jobs", "worker").cost(2).until_ready());
+            // Before it was sent, while it is under way, or when the answer is there already.
+            for _ in 0..8 * n {
+                tokio::task::yield_now().await;
+            }
+            waiting.abort();
+            if waiting.await.is_ok() {
+                limiter.refund("jobs", "worker", 2).await.unwrap();
+            }
+        }
+        let deadline = Instant::now() + 2 * PATIENCE;
+        loop {
+            let peeked = limiter.charge("jobs", "worker").peek().await.unwrap();
+            let left = peeked.outcome("jobs").unwrap().remaining();
+            if left == 1_000 {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{quota}: {left} are left");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(limiter.waiting(), 0);
+    }
+}
