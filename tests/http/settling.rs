@@ -443,3 +443,21 @@ async fn whoever_settles_by_the_response_can_look_at_the_limits() {
     }
     assert_eq!(left(&limiter, "tokens").await, 95);
 }
+
+#[tokio::test]
+async fn of_a_debt_that_was_forgiven_nothing_is_given_back() {
+    // A bucket owes at most as much as it holds, so of the ten thousand two hundred are left, half of them others'.
+    let rule = Rule::new("tokens", Quota::token_bucket(100, MINUTE)).key(key::global()).settle_in_handler();
+    let (limiter, _) = limiter([rule]);
+    assert!(limiter.charge("tokens", key::Key::GLOBAL).cost(50).await.unwrap().is_admitted());
+    let app = handled(&limiter, |limits| {
+        limits.settle("tokens", 10_000).unwrap();
+        limits.settle("tokens", 10_000).unwrap();
+        assert_eq!(limits.charged("tokens").unwrap(), Some(10_000));
+        limits.settle("tokens", 0).unwrap();
+        assert_eq!(limits.charged("tokens").unwrap(), Some(0));
+    });
+    app.get("/").await;
+    // At most what was certainly taken comes back, which leaves what others have used, and more.
+    assert_eq!(left(&limiter, "tokens").await, 1);
+}

@@ -37,7 +37,24 @@ struct Entry {
 /// A part of what was charged, and the receipt for it if there is one.
 struct Take {
     cost: u32,
+    /// How much of it has been taken for certain, and so can be given back.
+    taken: u32,
     receipt: Option<Receipt>,
+}
+
+impl Take {
+    /// What was charged because it fitted.
+    const fn charged(cost: u32, receipt: Receipt) -> Self {
+        Self { cost, taken: cost, receipt: Some(receipt) }
+    }
+
+    /// Makes it smaller, and says how much is to be given back.
+    fn lower(&mut self, by: u32) -> u32 {
+        self.cost -= by;
+        let back = self.taken.saturating_sub(self.cost);
+        self.taken -= back;
+        back
+    }
 }
 
 /// What was asked for by the handler.
@@ -79,7 +96,7 @@ impl<S: Store> Account<S> {
     pub(crate) fn new(limiter: Limiter<S>, plan: &Plan, decision: Decision, is_local: bool) -> Self {
         let entries = plan.entries().iter().filter_map(|planned| {
             let receipt = Receipt::of(&decision, limiter.rules().rule(planned.rule).name)?;
-            let take = Take { cost: planned.cost, receipt: Some(receipt) };
+            let take = Take::charged(planned.cost, receipt);
             Some(Entry { planned: planned.clone(), takes: SmallVec::from_iter([take]), is_settled: false })
         });
         let entries = Mutex::new(entries.collect());
@@ -113,20 +130,26 @@ impl<S: Store> Account<S> {
         let debit =
             |charge| receipt.map_or(Debit::new(charge), |receipt| Debit::new(charge).receipt(receipt));
         // The call hands it over; nobody waits for it.
-        match self.local_store() {
+        let max = match self.local_store() {
             Some(store) => {
                 let quota = self.local_quota(&entry.planned);
                 let charge = Charge::new(charge.rule, &entry.planned.key, &quota).cost(cost);
                 drop(store.debit(&[debit(charge)]));
+                quota.max()
             }
-            None => drop(self.limiter.store().debit(&[debit(charge)])),
-        }
-        // A bucket does not ask when it was taken; elsewhere what is given back must not be of another window.
-        let receipt = match charge.quota.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => None,
-            _ => receipt,
+            None => {
+                drop(self.limiter.store().debit(&[debit(charge)]));
+                charge.quota.max()
+            }
         };
-        entry.takes.push(Take { cost, receipt });
+        entry.takes.push(match charge.quota.algorithm() {
+            // A bucket does not ask when it was taken, and owes no more than it holds.
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                Take { cost, taken: cost.min(max), receipt: None }
+            }
+            // Elsewhere what is given back must not be of another window.
+            _ => Take { cost, taken: cost, receipt },
+        });
     }
 
     fn give_back(&self, entry: &mut Entry, mut cost: u32) {
@@ -134,12 +157,12 @@ impl<S: Store> Account<S> {
         let mut refunds: SmallVec<[Refund<'_>; 2]> = SmallVec::new();
         while let (1.., Some(newest)) = (cost, entry.takes.last_mut()) {
             let part = cost.min(newest.cost);
-            if part > 0 {
-                let refund = Refund::new(rule, &entry.planned.key, part);
+            cost -= part;
+            let back = newest.lower(part);
+            if back > 0 {
+                let refund = Refund::new(rule, &entry.planned.key, back);
                 refunds.push(newest.receipt.map_or(refund, |receipt| refund.receipt(receipt)));
             }
-            cost -= part;
-            newest.cost -= part;
             if newest.cost == 0 {
                 if entry.takes.len() == 1 {
                     // Its receipt is that of what may come.
@@ -175,7 +198,7 @@ impl<S: Store> Account<S> {
             None => self.limiter.store().charge(&[charge]).await?,
         };
         if let Some(receipt) = Receipt::of(&decision, charge.rule) {
-            let take = Take { cost, receipt: Some(receipt) };
+            let take = Take::charged(cost, receipt);
             self.with(rule, |entry| entry.takes.push(take))?;
         }
         Ok(Some(decision))
