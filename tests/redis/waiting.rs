@@ -13,7 +13,7 @@ use tollgate::{Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Rule, key};
 use tollgate_redis::RedisStore;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{PATIENCE, own_server, patient, ready};
+use crate::support::{PATIENCE, calls, own_server, patient, ready};
 
 async fn limiter(rule: Rule) -> (Limiter<RedisStore>, tollgate_servers::RedisServer) {
     let server = own_server();
@@ -136,4 +136,33 @@ async fn whoever_goes_away_while_redis_is_asked_has_paid_nothing() {
         }
         assert_eq!(limiter.waiting(), 0);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_on_a_line_asks_redis_only_now_and_then() {
+    let rule = Rule::new("api", Quota::token_bucket(1, MINUTE)).key(key::global()).hold_up_to(2 * MINUTE);
+    let (limiter, server) = limiter(rule).await;
+    let inner =
+        service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
+    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    // One passes, two stand in line, and all others would have to wait for longer than is allowed.
+    service.clone().oneshot(Request::new(())).await.unwrap();
+    let mut waiting = Vec::new();
+    for number in 1..=2 {
+        waiting.push(tokio::spawn(service.clone().oneshot(Request::new(()))));
+        let deadline = Instant::now() + PATIENCE;
+        while limiter.waiting() < number {
+            assert!(Instant::now() < deadline, "{number} do not wait");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    let (before, started) = (calls(&server, "evalsha").unwrap(), Instant::now());
+    for _ in 0..500 {
+        let reply = service.clone().oneshot(Request::new(())).await.unwrap();
+        assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
+    }
+    // What Redis has said is believed for a second.
+    let asked = calls(&server, "evalsha").unwrap() - before;
+    let seconds = started.elapsed().as_secs() as u32;
+    assert!(asked <= 2 * (seconds + 1), "Redis was asked {asked} times in {seconds} s");
 }

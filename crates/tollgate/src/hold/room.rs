@@ -5,14 +5,21 @@ use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::Key;
+use tollgate_core::{Decision, Key};
 
 /// Which line: a rule, by its number, and a key.
 pub(crate) type Line = (usize, Key);
+
+/// What somebody wants: of which lines how much.
+pub(crate) type Wanted = SmallVec<[(Line, u32); 2]>;
+
+/// For how long those who want the same are told what one of them was told.
+const SAME: Duration = Duration::from_secs(1);
 
 /// Where those are who wait.
 #[derive(Debug)]
@@ -45,6 +52,8 @@ struct Queue {
     places: VecDeque<Standing>,
     /// When its head can go, as far as is known.
     ready_at: Option<Instant>,
+    /// What somebody who wanted this was told who found too many ahead, and when.
+    refused: Option<(Instant, Wanted, Decision)>,
 }
 
 #[derive(Debug)]
@@ -112,6 +121,24 @@ impl Room {
         self.lines.load(Ordering::Relaxed) > 0 && {
             let inside = self.inside();
             lines.any(|line| inside.lines.contains_key(&line))
+        }
+    }
+
+    /// What somebody was told a moment ago who wanted the same, and found too many ahead.
+    pub(crate) fn refused(&self, wanted: &Wanted) -> Option<Decision> {
+        let inside = self.inside();
+        let mut refused = wanted.iter().filter_map(|(line, _)| inside.lines.get(line)?.refused.as_ref());
+        let (_, _, decision) = refused.find(|(at, same, _)| at.elapsed() < SAME && same == wanted)?;
+        Some(decision.clone())
+    }
+
+    /// Remembers what somebody is told who found too many ahead. While there is a line, a flood is made of those who want the
+    /// same, and the store need not be asked about each of them.
+    pub(crate) fn refuse(&self, wanted: Wanted, decision: &Decision) {
+        let mut inside = self.inside();
+        let line = wanted.iter().map(|(line, _)| *line).find(|line| inside.lines.contains_key(line));
+        if let Some(queue) = line.and_then(|line| inside.lines.get_mut(&line)) {
+            queue.refused = Some((Instant::now(), wanted, decision.clone()));
         }
     }
 

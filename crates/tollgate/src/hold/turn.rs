@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, timeout, timeout_at};
 use tollgate_core::{Algorithm, Charge, Decision, MemoryStore, Outcome, Quota, Retry, Store, StoreError};
 
-use super::room::{Ahead, Line, NoRoom, Ticket};
+use super::room::{Ahead, Line, NoRoom, Ticket, Wanted};
 use crate::limiter::{Fallback, Limiter, Plan, Planned};
 
 /// How long those ahead have to go who can go, when somebody behind them has no more time.
@@ -149,6 +149,11 @@ impl<S: Store> Limiter<S> {
 
     /// For one that found too many ahead.
     async fn give_up(&self, ticket: Ticket, plan: &Plan, patience: Patience, started: Instant) -> Turn {
+        let wanted: Wanted =
+            plan.entries().iter().map(|planned| ((planned.rule, planned.key), planned.cost)).collect();
+        if let Some(denied) = self.room().refused(&wanted) {
+            return Turn::Answered { answer: Ok(denied), is_local: false };
+        }
         match self.peek_behind(plan, patience, None).await {
             // There is enough for all of them after all.
             Ok(decision) if decision.is_admitted() => {
@@ -156,6 +161,9 @@ impl<S: Store> Limiter<S> {
                 self.turn(ticket, plan, patience, started, None).await
             }
             answer => {
+                if let Ok(denied) = &answer {
+                    self.room().refuse(wanted, denied);
+                }
                 let (answer, is_local) = self.or_here(answer, plan, patience);
                 Turn::Answered { answer, is_local }
             }
