@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use example_support::{Program, Reply};
 use tollgate_servers::{RedisServer, wait};
@@ -32,9 +32,16 @@ fn try_out(program: &Program) {
     for part in [r#"{"text":"one "}"#, r#"{"text":"three "}"#, r#""total_tokens":6"#, "[DONE]"] {
         assert!(answer.body().contains(part), "{answer:?}");
     }
-    // Not a thousand less.
-    let second = ask(program, "one", 1);
-    assert!((1_994..=2_000).contains(&tokens_before(&second, 2)), "{second:?}");
+    // Not a thousand less, once Redis has been told, for which the answer does not wait. There are ten requests in all.
+    let settled = (1..=5).any(|tries| {
+        let next = ask(program, "one", 1);
+        let is_settled = (1_900..=2_000).contains(&tokens_before(&next, 2));
+        if !is_settled {
+            std::thread::sleep(tries * Duration::from_millis(100));
+        }
+        is_settled
+    });
+    assert!(settled, "what was reserved was not given back");
 
     // Words without end, and a client that leaves at the first.
     let body = format!(r#"{{"prompt":"{}","max_tokens":1000}}"#, "a ".repeat(1_000));
