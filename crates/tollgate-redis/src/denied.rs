@@ -26,7 +26,7 @@ const SHARDS: usize = 16;
 pub(crate) struct Denied {
     clock: LocalClock,
     /// For how long they are asked instead of Redis.
-    valid_for: Duration,
+    valid_for: Passed,
     max_per_shard: usize,
     names: Arc<Names>,
     /// Whether anybody was ever denied.
@@ -39,21 +39,24 @@ struct Shard {
     /// By the hash of rule and key, of which no caller finds two that are the same.
     entries: HashMap<u64, Entry, ByHash>,
     /// When to look for entries that no longer count, if there is no room.
-    next_sweep: Duration,
+    next_sweep: Passed,
 }
+
+/// Nanoseconds that [have passed](Denied::passed).
+pub(crate) type Passed = u64;
 
 /// The clock of this process.
 #[derive(Debug)]
 enum LocalClock {
     /// What time it is, and how much of it has passed: a clock that is set back must not prolong a denial.
-    System(SystemClock, quanta::Clock, quanta::Instant),
+    System(SystemClock, quanta::Clock, u64),
     Manual(ManualClock),
 }
 
 impl LocalClock {
     fn system() -> Self {
         let clock = quanta::Clock::new();
-        let start = clock.now();
+        let start = clock.raw();
         Self::System(SystemClock::new(), clock, start)
     }
 }
@@ -65,7 +68,7 @@ struct Entry {
     /// The cost that was denied. Of a log, only what that depends on is known.
     cost: u32,
     /// When Redis was asked, by the time that [has passed](Denied::passed).
-    asked: Duration,
+    asked: Passed,
     /// When Redis decided, by its own.
     decided: Timestamp,
     /// Of a log: until when what is known of it is all there is to know.
@@ -81,9 +84,11 @@ impl Entry {
     ///
     /// It was decided no earlier than it was asked. So the time that has passed here since it was asked is more than
     /// the time that has passed there since it was decided, and nobody is denied for longer than Redis would.
-    fn now(&self, now: Duration, valid_for: Duration) -> Option<Timestamp> {
+    #[inline]
+    fn now(&self, now: Passed, valid_for: Passed) -> Option<Timestamp> {
         let passed = now.checked_sub(self.asked).filter(|passed| *passed < valid_for)?;
-        let now = self.decided.saturating_add(passed);
+        // Rounded up: nobody is denied for longer.
+        let now = Timestamp::from_micros(self.decided.as_micros().saturating_add(passed.div_ceil(1_000)));
         self.until.is_none_or(|until| now < until).then_some(now)
     }
 }
@@ -105,7 +110,7 @@ fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<T
 impl Shard {
     /// Drops what no longer counts; whether anything was dropped. Not for each key that comes, if all are denied for
     /// longer: then it would be looked through for nothing, again and again.
-    fn make_room(&mut self, now: Duration, valid_for: Duration) -> bool {
+    fn make_room(&mut self, now: Passed, valid_for: Passed) -> bool {
         // A clock that was set back is a reason to look, too: what was asked for later does not count.
         if now < self.next_sweep && self.next_sweep - now <= valid_for {
             return false;
@@ -117,12 +122,17 @@ impl Shard {
     }
 }
 
+/// A time that is longer than can be told is as long as can be.
+fn nanos(duration: Duration) -> Passed {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Denied {
     pub(crate) fn new(config: &Config) -> Self {
         let clock = config.clock.clone();
         Self {
             clock: clock.map_or_else(LocalClock::system, LocalClock::Manual),
-            valid_for: config.deny_for,
+            valid_for: nanos(config.deny_for),
             max_per_shard: config.denied_keys.div_ceil(SHARDS),
             names: Arc::clone(&config.names),
             used: AtomicBool::new(false),
@@ -138,10 +148,11 @@ impl Denied {
     }
 
     /// How much time has passed since some moment that stays the same.
-    pub(crate) fn passed(&self) -> Duration {
+    #[inline]
+    pub(crate) fn passed(&self) -> Passed {
         match &self.clock {
-            LocalClock::System(_, clock, start) => clock.now().saturating_duration_since(*start),
-            LocalClock::Manual(clock) => Duration::from_micros(clock.now().as_micros()),
+            LocalClock::System(_, clock, start) => clock.delta_as_nanos(*start, clock.raw()),
+            LocalClock::Manual(clock) => clock.now().as_micros().saturating_mul(1_000),
         }
     }
 
@@ -151,7 +162,7 @@ impl Denied {
     }
 
     fn is_off(&self) -> bool {
-        self.valid_for.is_zero() || self.max_per_shard == 0
+        self.valid_for == 0 || self.max_per_shard == 0
     }
 
     /// The denial of a charge that Redis need not be asked about.
@@ -160,7 +171,27 @@ impl Denied {
         if self.is_empty() {
             return None;
         }
-        self.peek(charge, charge.cost, self.passed()).filter(|(_, outcome)| !outcome.is_admitted())
+        let mut at = Timestamp::UNIX_EPOCH;
+        let outcome = self.look(charge, &mut at);
+        (!outcome.is_admitted()).then_some((at, outcome))
+    }
+
+    /// What a charge is told by what is remembered, and when by Redis's clock. If nothing is, it is admitted.
+    ///
+    /// An outcome that is handed on as it comes is not copied, which takes as long as the rest.
+    #[inline(never)]
+    fn look(&self, charge: &Charge<'_>, at: &mut Timestamp) -> Outcome {
+        const UNKNOWN: Outcome = Outcome::admitted(0, 0, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+        let hash = self.names.hash(charge.rule, charge.key);
+        let passed = self.passed();
+        let shard = self.shard(hash);
+        let Some(entry) = shard.entries.get(&hash) else { return UNKNOWN };
+        if !entry.knows(charge.quota, charge.cost) {
+            return UNKNOWN;
+        }
+        let Some(now) = entry.now(passed, self.valid_for) else { return UNKNOWN };
+        *at = now;
+        entry.counter.peek(charge.quota, charge.cost, now)
     }
 
     /// The denial of a request that Redis need not be asked about.
@@ -184,7 +215,7 @@ impl Denied {
 
     /// What a charge of that cost is told by what is remembered, and when by Redis's clock.
     #[inline]
-    fn peek(&self, charge: &Charge<'_>, cost: u32, local: Duration) -> Option<(Timestamp, Outcome)> {
+    fn peek(&self, charge: &Charge<'_>, cost: u32, local: Passed) -> Option<(Timestamp, Outcome)> {
         let hash = self.names.hash(charge.rule, charge.key);
         let shard = self.shard(hash);
         let entry = shard.entries.get(&hash).filter(|entry| entry.knows(charge.quota, cost))?;
@@ -199,7 +230,7 @@ impl Denied {
         counters: &[Counter],
         places: &[usize],
         decision: &Decision,
-        asked: Duration,
+        asked: Passed,
     ) {
         if self.is_off() {
             return;

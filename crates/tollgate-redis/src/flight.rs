@@ -9,7 +9,7 @@ use tollgate_core::{Key, Quota, RuleName, SECOND, StoreError, StoreErrorKind, Ti
 
 use crate::call::{Call, Garbled};
 use crate::config::Config;
-use crate::denied::Denied;
+use crate::denied::{Denied, Passed};
 use crate::link::unavailable;
 use crate::name::{Counted, Name};
 use crate::request::{Ask, Charges, Kind, OwnCharge};
@@ -28,7 +28,7 @@ pub(crate) struct Flight {
     ahead: usize,
     pub(crate) sent: Instant,
     /// The same by the clock of what is denied from memory.
-    sent_at: Duration,
+    sent_at: Passed,
     /// When the first of them stops waiting.
     deadline: Instant,
     /// Whether anything is settled.
@@ -331,7 +331,7 @@ impl Flight {
 
 impl Command {
     /// The script has decided.
-    fn answered(mut self, reply: &[u8], sent_at: Duration, denied: &Denied, landed: &mut Landed) {
+    fn answered(mut self, reply: &[u8], sent_at: Passed, denied: &Denied, landed: &mut Landed) {
         let CommandKind::Script(call) = &self.kind else { return };
         let answer = match call.read(reply) {
             Ok((time, answer)) => {

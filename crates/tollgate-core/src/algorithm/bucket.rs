@@ -51,7 +51,8 @@ impl FullAt {
         if let Some(outcome) = self.charge_steady(quota, cost, now) {
             return outcome;
         }
-        if let Some(outcome) = self.deny_steady(quota, cost, now) {
+        // It was tried, so if this has an answer it is a denial.
+        if let Some(outcome) = self.peek_steady(quota, cost, now) {
             return outcome;
         }
         let before = self.wait(quota, now);
@@ -82,8 +83,10 @@ impl FullAt {
         Some(Outcome::admit(budget, if steady.queues { before } else { 0 }))
     }
 
-    /// Denies a charge that [`charge_steady`](Self::charge_steady) did not make, if that was for its cost.
-    fn deny_steady(self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
+    /// What [`charge_steady`](Self::charge_steady) would say, and that it denies where it is for the cost that it makes no
+    /// charge.
+    #[inline]
+    fn peek_steady(self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
         let steady = quota.steady()?;
         let fill = quota.fill().micros;
         let before = self.marked().0.saturating_sub(now.as_micros());
@@ -96,10 +99,18 @@ impl FullAt {
         if cost > quota.max() {
             return Some(Outcome::never(budget));
         }
-        Some(Outcome::deny(budget, before + steady.span(cost) - fill))
+        let after = before + steady.span(cost);
+        if after <= fill {
+            return Some(Outcome::admit(budget, if steady.queues { before } else { 0 }));
+        }
+        Some(Outcome::deny(budget, after - fill))
     }
 
+    #[inline]
     pub(crate) fn peek<const QUEUE: bool>(self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        if let Some(outcome) = self.peek_steady(quota, cost, now) {
+            return outcome;
+        }
         let before = self.wait(quota, now);
         match after(before, quota, cost) {
             Some(_) => Outcome::admit(budget(quota, before), if QUEUE { ceil(before) } else { 0 }),

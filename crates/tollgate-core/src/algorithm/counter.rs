@@ -61,6 +61,7 @@ impl Counter {
     }
 
     /// What [`charge`](Self::charge) would say.
+    #[inline]
     #[must_use]
     pub fn peek(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         if self.basis != Basis::of(quota) {
@@ -179,6 +180,7 @@ impl State {
         }
     }
 
+    #[inline]
     pub(crate) fn peek(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         match self {
             Self::TokenBucket(state) => token_bucket::peek(state, quota, cost, now),

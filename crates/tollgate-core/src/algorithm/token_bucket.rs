@@ -18,6 +18,7 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
 }
 
 /// What [`charge`] would say.
+#[inline]
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     state.0.peek::<false>(quota, cost, now)
