@@ -83,7 +83,12 @@ impl TrustedProxies {
     ///
     /// When the name is not a lower-case name of a field.
     pub fn in_field(self, name: &'static str) -> Self {
-        Self { field: Field::Single(HeaderName::from_static(name)), ..self }
+        self.in_field_named(HeaderName::from_static(name))
+    }
+
+    /// As [`in_field`](Self::in_field), for names that are not known before the program runs.
+    pub fn in_field_named(self, name: HeaderName) -> Self {
+        Self { field: Field::Single(name), ..self }
     }
 
     /// The client's address. Wherever the field ends, or makes no sense, it is the last address that

@@ -24,6 +24,13 @@ pub fn header(name: &'static str) -> Header {
     Header(HeaderName::from_static(name))
 }
 
+/// The value of the field of this name, for names that are not known before the program runs.
+impl From<HeaderName> for Header {
+    fn from(name: HeaderName) -> Self {
+        Self(name)
+    }
+}
+
 impl Header {
     /// The value is a secret: it is never shown, only a digest of it.
     pub fn secret(self) -> Secret<Self> {

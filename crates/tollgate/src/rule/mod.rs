@@ -18,6 +18,7 @@ pub(crate) use self::set::{Compiled, Matching, QuotaChoice, RuleSet};
 pub use self::tier::{Tier, TierChoice};
 pub(crate) use self::tier::{TierFuture, TierLookup};
 use crate::RequestHead;
+use crate::error::ConfigError;
 use crate::failure::FailurePolicy;
 use crate::key::{self, KeyExtractor, KeySource};
 use crate::response_head::ResponseHead;
@@ -293,6 +294,22 @@ impl Rule {
     /// What to do when the store cannot decide. Requests are allowed unless it is said.
     pub fn on_store_failure(self, failure: FailurePolicy) -> Self {
         Self { failure, ..self }
+    }
+
+    /// Whether the rule makes sense by itself: what [`LimiterBuilder::build`](crate::LimiterBuilder::build) would say of it.
+    ///
+    /// ```
+    /// use tollgate::{Quota, Rule};
+    ///
+    /// assert!(Rule::new("api", Quota::per_second(10)).on_path("/api").check().is_ok());
+    /// assert!(Rule::new("api", Quota::per_second(10)).on_path("api").check().is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When it does not. The error is the first that is found, and says why.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        RuleSet::new(vec![self.clone()]).map(drop)
     }
 }
 
