@@ -1,0 +1,62 @@
+//! From what a file says to rules: what each text means, and whether all of it makes sense together.
+
+mod key;
+mod matching;
+mod proxies;
+mod quota;
+mod rule;
+
+use std::collections::HashMap;
+
+use tollgate::Rule;
+
+use self::proxies::FileProxies;
+use crate::model::{File, Rules};
+use crate::registry::Registry;
+use crate::scope::Scope;
+use crate::settings::{LayerSettings, LimiterSettings};
+
+/// What rules of a file have in common.
+pub(crate) struct Context<'a> {
+    registry: &'a Registry,
+    proxies: FileProxies,
+}
+
+/// What a file means. If anything was reported, not all of it.
+pub(crate) fn compile(
+    file: &File,
+    registry: &Registry,
+    scope: &Scope<'_>,
+) -> (Vec<Rule>, LayerSettings, LimiterSettings) {
+    let context = Context { registry, proxies: FileProxies::new(file, scope) };
+    let layer = file.layer.value().map(LayerSettings::new).unwrap_or_default();
+    let limiter = file.limiter.get().map(|limiter| LimiterSettings::new(limiter, scope)).unwrap_or_default();
+    let mut rules = Vec::new();
+    if let Some(list) = file.rules.get() {
+        if list.value.0.is_empty() {
+            let message = "there are no rules, so nothing would be limited";
+            scope.field("rules").problem(list.span.clone(), message);
+        }
+        rules = list
+            .value
+            .labelled()
+            .filter_map(|(label, table)| rule::compile(table, &context, &scope.rule(label)))
+            .collect();
+        check_names(&list.value, scope);
+    }
+    (rules, layer, limiter)
+}
+
+/// Two rules of one name would share their counters.
+fn check_names(rules: &Rules, scope: &Scope<'_>) {
+    let mut seen = HashMap::new();
+    for (label, rule) in rules.labelled() {
+        let Some(name) = rule.value.name.get() else { continue };
+        if let Some(first) = seen.get(&name.value) {
+            let message = "two rules have this name; they would share their counters";
+            scope.rule(label).field("name").problem_twice(name.span.clone(), message, Clone::clone(first));
+        } else {
+            seen.insert(&name.value, name.span.clone());
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A file that cannot be used.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::problem::Problem;
+
+/// How many problems `Display` shows. Who has more begins with these.
+const SHOWN: usize = 100;
+
+/// Rules that cannot be used.
+///
+/// `Display` shows all that is wrong, each with its line, and not only what was found first.
+#[derive(Debug)]
+pub struct RuleFileError(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Unread { path: PathBuf, error: io::Error },
+    UnknownFormat { path: PathBuf },
+    Wrong(Vec<Problem>),
+}
+
+impl RuleFileError {
+    pub(crate) fn unread(path: &Path, error: io::Error) -> Self {
+        Self(Kind::Unread { path: path.to_owned(), error })
+    }
+
+    pub(crate) fn unknown_format(path: &Path) -> Self {
+        Self(Kind::UnknownFormat { path: path.to_owned() })
+    }
+
+    pub(crate) fn wrong(problems: Vec<Problem>) -> Self {
+        Self(Kind::Wrong(problems))
+    }
+
+    /// All that is wrong in the file, as it stands there. Empty if the file could not be read at all.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        match &self.0 {
+            Kind::Wrong(problems) => problems,
+            Kind::Unread { .. } | Kind::UnknownFormat { .. } => &[],
+        }
+    }
+}
+
+impl fmt::Display for RuleFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Unread { path, .. } => write!(f, "the rules in {} cannot be read", path.display()),
+            Kind::UnknownFormat { path } => write!(
+                f,
+                "the name of {} does not say what format it has; it ends in {}",
+                path.display(),
+                crate::Format::ENDINGS
+            ),
+            Kind::Wrong(problems) => {
+                for problem in problems.iter().take(SHOWN) {
+                    write!(f, "{problem}\n\n")?;
+                }
+                match problems.len() {
+                    1 => f.write_str("1 error: these rules are not used"),
+                    all if all > SHOWN => {
+                        write!(f, "{all} errors, of which {SHOWN} are shown: these rules are not used")
+                    }
+                    all => write!(f, "{all} errors: these rules are not used"),
+                }
+            }
+        }
+    }
+}
+
+impl Error for RuleFileError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.0 {
+            Kind::Unread { error, .. } => Some(error),
+            Kind::UnknownFormat { .. } | Kind::Wrong(_) => None,
+        }
+    }
+}

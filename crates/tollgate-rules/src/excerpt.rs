@@ -1,0 +1,143 @@
+//! The line of a text in which something is wrong, with carets under it.
+
+use std::fmt;
+
+use crate::tree::Span;
+
+/// How much of a line is shown, in characters.
+const WIDTH: usize = 100;
+/// How much of it before what is wrong, if the line is longer.
+const BEFORE: usize = 40;
+
+/// A text that can be asked for lines.
+pub(crate) struct Lines<'a> {
+    text: &'a str,
+    /// Where each line begins.
+    starts: Vec<usize>,
+}
+
+/// A line, counted from one, and what is wrong in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Excerpt {
+    pub(crate) line: usize,
+    /// In characters, from one.
+    pub(crate) column: usize,
+    shown: String,
+    indent: usize,
+    carets: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self { text, starts }
+    }
+
+    /// The number of the line that a byte is in, from one.
+    pub(crate) fn line(&self, at: usize) -> usize {
+        self.starts.partition_point(|start| *start <= at.min(self.text.len()))
+    }
+
+    /// The line in which a span begins.
+    pub(crate) fn excerpt(&self, span: &Span) -> Excerpt {
+        let line = self.line(span.start);
+        let start = self.starts[line - 1];
+        let text = self.text[start..].split('\n').next().unwrap_or_default().trim_end_matches('\r');
+        // Of a span that goes on in the next line, what is in this one. Offsets within a character do not happen, but
+        // a wrong message is better than none.
+        let at = |byte: usize| text.char_indices().take_while(|(at, _)| start + at < byte).count();
+        let (from, to) = (at(span.start), at(span.end));
+        // The beginning of a line is shown unless what is wrong is too far from it.
+        let skipped = if from.max(to) > WIDTH { from.saturating_sub(BEFORE) } else { 0 };
+        let shown: String = text.chars().skip(skipped).take(WIDTH).map(harmless).collect();
+        let room = (WIDTH + skipped).saturating_sub(from).max(1);
+        Excerpt {
+            line,
+            column: from + 1,
+            shown: shown.trim_end().to_owned(),
+            indent: from - skipped,
+            carets: to.saturating_sub(from).clamp(1, room),
+        }
+    }
+}
+
+/// Writes the line with its number before it, and carets below.
+impl fmt::Display for Excerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        let Self { shown, indent, carets, .. } = self;
+        writeln!(f, "{margin} |")?;
+        writeln!(f, "{}", format!("{number} | {shown}").trim_end())?;
+        write!(f, "{margin} | {}{}", " ".repeat(*indent), "^".repeat(*carets))
+    }
+}
+
+/// A text that moves no cursor and turns no line around, cut if it is very long.
+pub(crate) fn harmless_text(text: &str, max: usize) -> String {
+    let mut shown: String = text.chars().take(max).map(harmless).collect();
+    if shown.len() < text.len() && text.chars().nth(max).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// A character that is shown as itself. Whoever reads the message of an error may be reading it on a terminal.
+fn harmless(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        // These change the direction of what follows, and hide what is there.
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
+            '\u{fffd}'
+        }
+        c => c,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(text: &str, span: Span) -> String {
+        Lines::new(text).excerpt(&span).to_string()
+    }
+
+    #[test]
+    fn carets_are_under_what_is_wrong() {
+        assert_eq!(show("a = 1\nb = true\n", 10..14), "  |\n2 | b = true\n  |     ^^^^");
+        assert_eq!(show("ä = \"ö\"", 5..9), "  |\n1 | ä = \"ö\"\n  |     ^^^");
+        assert_eq!(show("\ta = 1\r\n", 1..2), "  |\n1 |  a = 1\n  |  ^");
+    }
+
+    #[test]
+    fn an_end_has_a_caret_too() {
+        assert_eq!(show("", 0..0), "  |\n1 |\n  | ^");
+        assert_eq!(show("a", 1..1), "  |\n1 | a\n  |  ^");
+        assert_eq!(show("a\n", 2..2), "  |\n2 |\n  | ^");
+        assert_eq!(show("a", 7..9), "  |\n1 | a\n  |  ^");
+    }
+
+    #[test]
+    fn what_goes_on_in_the_next_line_is_cut() {
+        assert_eq!(show("a = [\n1\n]", 4..9), "  |\n1 | a = [\n  |     ^");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_in_part() {
+        let text = format!("{}{}", "x".repeat(1_000), "y".repeat(1_000));
+        let excerpt = Lines::new(&text).excerpt(&(1_000..2_000));
+        assert_eq!((excerpt.line, excerpt.column), (1, 1_001));
+        let expected = format!("{}{}", "x".repeat(40), "y".repeat(60));
+        let carets = format!("{}{}", " ".repeat(40), "^".repeat(60));
+        assert_eq!(excerpt.to_string(), format!("  |\n1 | {expected}\n  | {carets}"));
+    }
+
+    #[test]
+    fn a_terminal_is_not_told_anything() {
+        assert_eq!(show("\u{1b}[2J\u{202e}", 0..1), "  |\n1 | \u{fffd}[2J\u{fffd}\n  | ^");
+        assert_eq!(harmless_text("a\u{7}b", 9), "a\u{fffd}b");
+        assert_eq!(harmless_text("abcd", 3), "abc…");
+        assert_eq!(harmless_text("abc", 3), "abc");
+    }
+}

@@ -1,0 +1,219 @@
+//! What a file says of a key.
+
+use crate::read::{OneOrMany, Read, expected};
+use crate::scope::Scope;
+use crate::suggest::{did_you_mean, list};
+use crate::tree::{Node, Value};
+
+words! {
+    /// A key that needs nothing more to be said.
+    KeyWord {
+        /// The address of the peer. So it is unless it is said.
+        "peer-ip" PeerIp,
+        /// The address of the client behind the proxies that are trusted.
+        "client-ip" ClientIp,
+        /// The bearer token, of which only a digest is ever shown.
+        "bearer" Bearer,
+        /// The path.
+        "path" Path,
+        /// The route that matched.
+        "route" Route,
+        /// The method.
+        "method" Method,
+        /// The gRPC service.
+        "grpc-service" GrpcService,
+        /// The gRPC method, with its service.
+        "grpc-method" GrpcMethod,
+        /// One budget for all.
+        "global" Global,
+    }
+}
+
+/// Declares what a key can be when it is a table: which of these it is, is said by the field that it has.
+macro_rules! key_tables {
+    ($( $name:literal $Variant:ident $Table:ident, )*) => {
+        /// Who is counted.
+        #[derive(Clone, Debug, PartialEq)]
+        #[cfg_attr(test, derive(serde::Serialize, schemars::JsonSchema), serde(untagged))]
+        pub(crate) enum KeyPart {
+            Word(KeyWord),
+            $( $Variant($Table), )*
+        }
+
+        impl Read for KeyPart {
+            fn read(node: &Node, scope: &Scope<'_>) -> Option<Self> {
+                const KINDS: &[&str] = &[$( $name, )*];
+                match (&node.value, kind(KINDS, node, scope)?) {
+                    (Value::Text(_), _) => Read::read(node, scope).map(Self::Word),
+                    $( (_, Some($name)) => Read::read(node, scope).map(Self::$Variant), )*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+key_tables! {
+    "header" Header HeaderKey,
+    "cookie" Cookie CookieKey,
+    "path-param" PathParam PathParamKey,
+    "constant" Constant ConstantKey,
+    "registered" Registered RegisteredKey,
+    "peer-ip" PeerIp PeerIpKey,
+    "client-ip" ClientIp ClientIpKey,
+}
+
+/// Which of these fields a table has; `None` within if it is a text.
+fn kind(kinds: &[&'static str], node: &Node, scope: &Scope<'_>) -> Option<Option<&'static str>> {
+    let entries = match &node.value {
+        Value::Text(text) => return check_word(text, kinds, node, scope).then_some(None),
+        Value::Table(entries) => entries,
+        _ => return expected("a text or a table", node, scope),
+    };
+    let mut found = entries.iter().filter_map(|entry| kinds.iter().find(|kind| **kind == entry.name));
+    match (found.next(), found.next()) {
+        (Some(only), None) => Some(Some(only)),
+        (Some(one), Some(other)) => {
+            let message = format!("a key cannot be both `{one}` and `{other}`");
+            let help = "a list of keys is a key: `[{ … }, { … }]`".to_owned();
+            scope.problem_with(node.span.clone(), message, help);
+            None
+        }
+        (None, _) => {
+            let near = entries.iter().find_map(|entry| did_you_mean(&entry.name, kinds.iter().copied()));
+            let message = format!("a key that is a table has one of {}", list(kinds.iter().copied()));
+            scope.problem_with(node.span.clone(), message, near);
+            None
+        }
+    }
+}
+
+/// Whether a text is a key. If it is not, it may be one that is a table, or one that the application has.
+fn check_word(text: &str, kinds: &[&'static str], node: &Node, scope: &Scope<'_>) -> bool {
+    let words = || KeyWord::ALL.iter().map(|(word, _)| *word);
+    if words().any(|word| word == text) {
+        return true;
+    }
+    if kinds.contains(&text) {
+        let help = format!("write it like `{{ {text} = \"…\" }}`");
+        scope.problem_with(node.span.clone(), format!("`{text}` alone does not say which"), help);
+        return false;
+    }
+    let tables = kinds.iter().copied().filter(|kind| words().all(|word| word != *kind));
+    let known: Vec<_> = words().chain(tables).collect();
+    let registered = || format!("what the application registered is `{{ registered = \"{text}\" }}`");
+    let help = did_you_mean(text, known.iter().copied()).unwrap_or_else(registered);
+    scope.problem_with(node.span.clone(), format!("`{text}` is no key; keys are {}", list(known)), help);
+    false
+}
+
+table! {
+    /// The value of a header field.
+    HeaderKey {
+        required {
+            /// The name of the field.
+            "header" header: String,
+        }
+        optional {
+            /// Whether the value is a secret, of which only a digest is ever shown. It is not unless it is said.
+            "secret" secret: bool,
+        }
+    }
+}
+
+table! {
+    /// The value of a cookie.
+    CookieKey {
+        required {
+            /// The name of the cookie.
+            "cookie" cookie: String,
+        }
+        optional {
+            /// Whether the value is a secret, of which only a digest is ever shown. It is not unless it is said.
+            "secret" secret: bool,
+        }
+    }
+}
+
+table! {
+    /// A parameter of the path.
+    PathParamKey {
+        required {
+            /// The name of the parameter.
+            "path-param" path_param: String,
+        }
+        optional {}
+    }
+}
+
+table! {
+    /// The same key for all requests.
+    ConstantKey {
+        required {
+            /// The key.
+            "constant" constant: String,
+        }
+        optional {}
+    }
+}
+
+table! {
+    /// A key that the application registered.
+    RegisteredKey {
+        required {
+            /// The name under which the application registered it.
+            "registered" registered: String,
+        }
+        optional {}
+    }
+}
+
+table! {
+    /// The address of the peer.
+    PeerIpKey {
+        required {
+            /// What is special about it.
+            "peer-ip" peer_ip: PeerIpTable,
+        }
+        optional {}
+    }
+}
+
+table! {
+    /// What is special about the peer's address.
+    PeerIpTable {
+        required {}
+        optional {
+            /// How many bits of an IPv6 address count. 64 unless it is said.
+            "ipv6-prefix" ipv6_prefix: u32,
+        }
+    }
+}
+
+table! {
+    /// The address of the client behind proxies.
+    ClientIpKey {
+        required {
+            /// What is special about it.
+            "client-ip" client_ip: ClientIpTable,
+        }
+        optional {}
+    }
+}
+
+table! {
+    /// What is special about the client's address. The proxies are those that the file trusts unless it is said.
+    ClientIpTable {
+        required {}
+        optional {
+            /// The networks that proxies are in, such as `10.0.0.0/8`, or their addresses.
+            "networks" networks: OneOrMany<String>,
+            /// How many proxies there are, one behind the other, wherever they are.
+            "hops" hops: u32,
+            /// The header field in which proxies say who the client is.
+            "field" field: String,
+            /// How many bits of an IPv6 address count. 64 unless it is said.
+            "ipv6-prefix" ipv6_prefix: u32,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a file says that is no rule's: for the layer and for the limiter.
+
+use tollgate::core::Store;
+use tollgate::{IetfDraft, LimiterBuilder, RateLimitLayer};
+
+use crate::model::{IetfWord, LayerTable, LimiterTable};
+use crate::read::At;
+use crate::scope::Scope;
+
+/// What a file says for the layer: which header fields are written, and whether preflights are limited.
+///
+/// What the file does not say is left as the application has it.
+///
+/// ```
+/// use tollgate::RateLimitLayer;
+/// use tollgate_rules::{Format, Registry, RuleFile};
+///
+/// let text = r#"
+///     [layer]
+///     x-ratelimit-headers = false
+///     ietf-headers = "draft-11"
+///
+///     [[rules]]
+///     name = "all"
+///     quota = "10/s"
+/// "#;
+/// let file = RuleFile::parse("rules.toml", text, Format::Toml, &Registry::new())?;
+/// let layer = file.layer().apply(RateLimitLayer::new(file.limiter().build()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayerSettings {
+    x_ratelimit_headers: Option<bool>,
+    ietf_headers: Option<IetfDraft>,
+    charge_preflights: Option<bool>,
+}
+
+impl LayerSettings {
+    pub(crate) fn new(table: &LayerTable) -> Self {
+        Self {
+            x_ratelimit_headers: table.x_ratelimit_headers.copied(),
+            ietf_headers: table.ietf_headers.value().map(|IetfWord::Draft11| IetfDraft::Draft11),
+            charge_preflights: table.charge_preflights.copied(),
+        }
+    }
+
+    /// Whether `X-RateLimit-Limit`, `-Remaining` and `-Reset` are written; `None` if the file does not say.
+    #[must_use]
+    pub const fn x_ratelimit_headers(&self) -> Option<bool> {
+        self.x_ratelimit_headers
+    }
+
+    /// By which draft `RateLimit` and `RateLimit-Policy` are written; `None` if the file does not say.
+    #[must_use]
+    pub const fn ietf_headers(&self) -> Option<IetfDraft> {
+        self.ietf_headers
+    }
+
+    /// Whether CORS preflights are limited; `None` if the file does not say.
+    #[must_use]
+    pub const fn charge_preflights(&self) -> Option<bool> {
+        self.charge_preflights
+    }
+
+    /// The layer as the file wants it.
+    pub fn apply<S, R>(&self, mut layer: RateLimitLayer<S, R>) -> RateLimitLayer<S, R> {
+        if let Some(on) = self.x_ratelimit_headers {
+            layer = layer.x_ratelimit_headers(on);
+        }
+        if let Some(draft) = self.ietf_headers {
+            layer = layer.ietf_headers(draft);
+        }
+        if let Some(on) = self.charge_preflights {
+            layer = layer.charge_preflights(on);
+        }
+        layer
+    }
+}
+
+/// Bounds that a file says for the limiter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LimiterSettings {
+    max_waiting: Option<usize>,
+    max_local_keys: Option<usize>,
+}
+
+impl LimiterSettings {
+    pub(crate) fn new(table: &At<LimiterTable>, scope: &Scope<'_>) -> Self {
+        let LimiterTable { max_waiting, max_local_keys } = &table.value;
+        if let Some(zero) = max_local_keys.get().filter(|keys| keys.value == 0) {
+            let message = "of no keys at all nothing can be counted; the least is 1";
+            scope.field("limiter").field("max-local-keys").problem(zero.span.clone(), message);
+        }
+        let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+        Self {
+            max_waiting: max_waiting.copied().map(count),
+            max_local_keys: max_local_keys.copied().map(count),
+        }
+    }
+
+    pub(crate) fn apply<S: Store>(&self, mut builder: LimiterBuilder<S>) -> LimiterBuilder<S> {
+        if let Some(max) = self.max_waiting {
+            builder = builder.max_waiting(max);
+        }
+        if let Some(max) = self.max_local_keys {
+            builder = builder.max_local_keys(max);
+        }
+        builder
+    }
+}

@@ -1,0 +1,126 @@
+//! JSON.
+//!
+//! serde_json tells where an error is, but not where a value is. It does hand out values as the slices of the text that
+//! they are; so each level is read as a list or map of slices, which are then read in turn.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{Entry, MAX_DEPTH, Node, Span, Value, integer};
+use crate::scope::Scope;
+
+/// Reads JSON. `None` if it is none at all.
+pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
+    match serde_json::from_str::<&RawValue>(text) {
+        Ok(root) => Some(Reader { text, scope }.node(root, 0)),
+        Err(error) => {
+            let at = offset(text, error.line(), error.column());
+            let message = error.to_string();
+            // Where it is is told once, as for all that is wrong.
+            let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+            scope.problem(at, format!("this is not JSON: {message}"));
+            None
+        }
+    }
+}
+
+/// The character at a line and column, which serde_json counts in bytes from one.
+fn offset(text: &str, line: usize, column: usize) -> Span {
+    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let at = (before + column.saturating_sub(1)).min(text.len());
+    at..at
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    scope: &'a Scope<'a>,
+}
+
+impl Reader<'_> {
+    fn node(&self, raw: &RawValue, depth: usize) -> Node {
+        let json = raw.get();
+        let span = self.span(json);
+        let value = match json.as_bytes().first() {
+            Some(b'{' | b'[') if depth == MAX_DEPTH => {
+                self.scope.problem(span.start..span.start + 1, "this is nested too deeply");
+                Value::Unread
+            }
+            Some(b'{') => self.read(json, |Fields(fields)| self.table(&fields, depth)),
+            Some(b'[') => self.read(json, |items: Vec<&RawValue>| {
+                Value::List(items.into_iter().map(|item| self.node(item, depth + 1)).collect())
+            }),
+            Some(b'"') => self.read(json, Value::Text),
+            Some(b't') => Value::Bool(true),
+            Some(b'f') => Value::Bool(false),
+            Some(b'n') => Value::Other("null"),
+            _ if json.contains(['.', 'e', 'E']) => Value::Other("a number with a fraction"),
+            _ => integer(json, 10),
+        };
+        Node { span, value }
+    }
+
+    fn table(&self, fields: &[(&RawValue, &RawValue)], depth: usize) -> Value {
+        let mut seen = HashMap::new();
+        let mut entries = Vec::with_capacity(fields.len());
+        for (name, value) in fields {
+            let name_span = self.span(name.get());
+            let Value::Text(name) = self.read(name.get(), Value::Text) else { continue };
+            if let Some(first) = seen.insert(name.clone(), name_span.clone()) {
+                self.scope.problem_twice(name_span, format!("`{name}` is said twice"), first);
+                continue;
+            }
+            entries.push(Entry { name, name_span, node: self.node(value, depth + 1) });
+        }
+        Value::Table(entries)
+    }
+
+    /// Reads one level. It has been read as a whole, but not all that is wrong was seen then, such as half of a
+    /// surrogate pair.
+    fn read<'a, T: Deserialize<'a>>(&self, json: &'a str, value: impl FnOnce(T) -> Value) -> Value {
+        match serde_json::from_str(json) {
+            Ok(read) => value(read),
+            Err(error) => {
+                let message = error.to_string();
+                let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+                self.scope.problem(self.span(json), format!("this is not JSON: {message}"));
+                Value::Unread
+            }
+        }
+    }
+
+    /// Where a slice of the text stands in it.
+    fn span(&self, slice: &str) -> Span {
+        let start = (slice.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
+        start..start + slice.len()
+    }
+}
+
+/// The fields of a table, in their order, also those that are there twice.
+struct Fields<'a>(Vec<(&'a RawValue, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Vec<(&'de RawValue, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(fields)
+            }
+        }
+
+        deserializer.deserialize_map(FieldsVisitor).map(Self)
+    }
+}

@@ -1,0 +1,50 @@
+//! TOML.
+
+use std::borrow::Cow;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Entry, Node, Span, Value, integer};
+use crate::scope::Scope;
+
+/// What the parser says of a field that is said twice. The rest is as it was meant even so.
+const TWICE: &str = "duplicate key";
+
+/// Reads TOML. The parser goes on after an error, so that the next one is found as well; but what it makes of the rest is
+/// a guess, and not to be looked into.
+pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        scope.problem(error.span().unwrap_or(0..0), format!("this is not TOML: {}", error.message()));
+    }
+    let is_sound = errors.iter().all(|error| error.message() == TWICE);
+    is_sound.then(|| Node { span: 0..0, value: table(root.get_ref()) })
+}
+
+// The parser refuses what is nested too deeply, so this is not.
+fn node(value: &Spanned<DeValue<'_>>) -> Node {
+    let span: Span = value.span();
+    let value = match value.get_ref() {
+        DeValue::String(text) => Value::Text(text.clone().into_owned()),
+        DeValue::Integer(number) => integer(number.as_str(), number.radix()),
+        DeValue::Float(_) => Value::Other("a number with a fraction"),
+        DeValue::Boolean(bool) => Value::Bool(*bool),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(nodes) => Value::List(nodes.iter().map(node).collect()),
+        DeValue::Table(entries) => table(entries),
+    };
+    Node { span, value }
+}
+
+fn table(entries: &DeTable<'_>) -> Value {
+    let entry = |(name, value): (&Spanned<Cow<'_, str>>, _)| Entry {
+        name: name.get_ref().clone().into_owned(),
+        name_span: name.span(),
+        node: node(value),
+    };
+    let mut entries: Vec<Entry> = entries.iter().map(entry).collect();
+    // As they are written, and not by their names.
+    entries.sort_by_key(|entry| entry.name_span.start);
+    Value::Table(entries)
+}
