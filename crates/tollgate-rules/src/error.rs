@@ -20,7 +20,7 @@ pub struct RuleFileError(Kind);
 enum Kind {
     Unread { path: PathBuf, error: io::Error },
     UnknownFormat { path: PathBuf },
-    Wrong(Vec<Problem>),
+    Wrong { problems: Vec<Problem>, count: usize },
 }
 
 impl RuleFileError {
@@ -32,15 +32,17 @@ impl RuleFileError {
         Self(Kind::UnknownFormat { path: path.to_owned() })
     }
 
-    pub(crate) fn wrong(problems: Vec<Problem>) -> Self {
-        Self(Kind::Wrong(problems))
+    /// Of so many problems, those that were kept.
+    pub(crate) fn wrong(problems: Vec<Problem>, count: usize) -> Self {
+        Self(Kind::Wrong { problems, count })
     }
 
-    /// All that is wrong in the file, as it stands there. Empty if the file could not be read at all.
+    /// All that is wrong in the file, as it stands there; a thousand, if it is more. Empty if the file could not be read
+    /// at all.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         match &self.0 {
-            Kind::Wrong(problems) => problems,
+            Kind::Wrong { problems, .. } => problems,
             Kind::Unread { .. } | Kind::UnknownFormat { .. } => &[],
         }
     }
@@ -56,11 +58,11 @@ impl fmt::Display for RuleFileError {
                 path.display(),
                 crate::Format::ENDINGS
             ),
-            Kind::Wrong(problems) => {
+            Kind::Wrong { problems, count } => {
                 for problem in problems.iter().take(SHOWN) {
                     write!(f, "{problem}\n\n")?;
                 }
-                match problems.len() {
+                match *count {
                     1 => f.write_str("1 error: these rules are not used"),
                     all if all > SHOWN => {
                         write!(f, "{all} errors, of which {SHOWN} are shown: these rules are not used")
@@ -76,7 +78,7 @@ impl Error for RuleFileError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
             Kind::Unread { error, .. } => Some(error),
-            Kind::UnknownFormat { .. } | Kind::Wrong(_) => None,
+            Kind::UnknownFormat { .. } | Kind::Wrong { .. } => None,
         }
     }
 }

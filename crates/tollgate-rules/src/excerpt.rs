@@ -1,5 +1,6 @@
 //! The line of a text in which something is wrong, with carets under it.
 
+use std::cell::Cell;
 use std::fmt;
 
 use crate::tree::Span;
@@ -14,6 +15,16 @@ pub(crate) struct Lines<'a> {
     text: &'a str,
     /// Where each line begins.
     starts: Vec<usize>,
+    /// A place up to which the characters of its line have been counted. Who asks for places in their order, as those do
+    /// that are in one very long line, has each character counted once.
+    counted: Cell<Counted>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    line: usize,
+    at: usize,
+    characters: usize,
 }
 
 /// A line, counted from one, and what is wrong in it.
@@ -30,7 +41,7 @@ pub(crate) struct Excerpt {
 impl<'a> Lines<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { text, starts }
+        Self { text, starts, counted: Cell::default() }
     }
 
     /// The number of the line that a byte is in, from one.
@@ -40,24 +51,50 @@ impl<'a> Lines<'a> {
 
     /// The line in which a span begins.
     pub(crate) fn excerpt(&self, span: &Span) -> Excerpt {
-        let line = self.line(span.start);
-        let start = self.starts[line - 1];
-        let text = self.text[start..].split('\n').next().unwrap_or_default().trim_end_matches('\r');
-        // Of a span that goes on in the next line, what is in this one. Offsets within a character do not happen, but
-        // a wrong message is better than none.
-        let at = |byte: usize| text.char_indices().take_while(|(at, _)| start + at < byte).count();
-        let (from, to) = (at(span.start), at(span.end));
+        let at = self.character_at(span.start);
+        let line = self.line(at);
+        let from = self.characters_before(at, line);
+        // Of a span that goes on in the next line, what is in this one.
+        let spanned = &self.text[at..self.character_at(span.end).max(at)];
+        let carets = spanned.chars().take_while(|c| !matches!(c, '\r' | '\n')).take(WIDTH).count();
         // The beginning of a line is shown unless what is wrong is too far from it.
-        let skipped = if from.max(to) > WIDTH { from.saturating_sub(BEFORE) } else { 0 };
-        let shown: String = text.chars().skip(skipped).take(WIDTH).map(harmless).collect();
-        let room = (WIDTH + skipped).saturating_sub(from).max(1);
+        let (shown_from, indent) = if from + carets > WIDTH {
+            let back = self.text[..at].char_indices().rev().nth(BEFORE.min(from) - 1);
+            (back.map_or(at, |(start, _)| start), BEFORE.min(from))
+        } else {
+            (self.starts[line - 1], from)
+        };
+        let rest = self.text[shown_from..].chars().take_while(|c| *c != '\n');
+        let shown: String = rest.take(WIDTH).map(harmless_in_line).collect();
         Excerpt {
             line,
             column: from + 1,
             shown: shown.trim_end().to_owned(),
-            indent: from - skipped,
-            carets: to.saturating_sub(from).clamp(1, room),
+            indent,
+            carets: carets.clamp(1, (WIDTH - indent.min(WIDTH)).max(1)),
         }
+    }
+
+    /// The beginning of the character that a byte is in. Places are beginnings anyhow, but a wrong message is better
+    /// than none.
+    fn character_at(&self, byte: usize) -> usize {
+        let mut at = byte.min(self.text.len());
+        while !self.text.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    }
+
+    /// How many characters of its line are before a place.
+    fn characters_before(&self, at: usize, line: usize) -> usize {
+        let mut counted = self.counted.get();
+        if counted.line != line || counted.at > at {
+            counted = Counted { line, at: self.starts[line - 1], characters: 0 };
+        }
+        counted.characters += self.text[counted.at..at].chars().count();
+        counted.at = at;
+        self.counted.set(counted);
+        counted.characters
     }
 }
 
@@ -80,6 +117,11 @@ pub(crate) fn harmless_text(text: &str, max: usize) -> String {
         shown.push('…');
     }
     shown
+}
+
+/// The same, but the end of a line is shown as nothing.
+fn harmless_in_line(c: char) -> char {
+    if c == '\r' { ' ' } else { harmless(c) }
 }
 
 /// A character that is shown as itself. Whoever reads the message of an error may be reading it on a terminal.
@@ -131,6 +173,22 @@ mod tests {
         let expected = format!("{}{}", "x".repeat(40), "y".repeat(60));
         let carets = format!("{}{}", " ".repeat(40), "^".repeat(60));
         assert_eq!(excerpt.to_string(), format!("  |\n1 | {expected}\n  | {carets}"));
+    }
+
+    #[test]
+    fn places_in_one_line_are_found_in_any_order() {
+        let text = format!("äöü\n{}", "ä".repeat(500));
+        let lines = Lines::new(&text);
+        let place = |at: usize| {
+            let excerpt = lines.excerpt(&(at..at + 2));
+            (excerpt.line, excerpt.column)
+        };
+        assert_eq!(place(7), (2, 1));
+        assert_eq!(place(7 + 400), (2, 201));
+        assert_eq!(place(7 + 800), (2, 401));
+        assert_eq!(place(7 + 20), (2, 11));
+        assert_eq!(place(2), (1, 2));
+        assert_eq!(place(7 + 21), (2, 11), "within a character");
     }
 
     #[test]

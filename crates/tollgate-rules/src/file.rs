@@ -16,7 +16,7 @@ use crate::settings::{LayerSettings, LimiterSettings};
 use crate::tree;
 
 /// The largest file that is read, in bytes. Ten thousand rules have some three million.
-const MAX_SIZE: usize = 64 << 20;
+const MAX_SIZE: usize = 16 << 20;
 
 /// Rules from a file, all of which make sense.
 ///
@@ -80,7 +80,11 @@ impl RuleFile {
         let read = read(bytes, format, registry, &Scope::file(&findings));
         match read {
             Some(file) if findings.is_empty() => Ok(file),
-            _ => Err(RuleFileError::wrong(Problem::all(name, &String::from_utf8_lossy(bytes), findings))),
+            _ => {
+                let count = findings.count();
+                let problems = Problem::all(name, &String::from_utf8_lossy(bytes), findings);
+                Err(RuleFileError::wrong(problems, count))
+            }
         }
     }
 

@@ -1,13 +1,19 @@
 //! Where in a file somebody is reading, and what was found to be wrong.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::tree::Span;
 
+/// How much is kept of what is wrong. A file of which all is wrong must not take more memory than it has itself.
+const MAX_KEPT: usize = 1_000;
+
 /// All that was found to be wrong.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(RefCell<Vec<Finding>>);
+pub(crate) struct Findings {
+    kept: RefCell<Vec<Finding>>,
+    count: Cell<usize>,
+}
 
 /// Something that is wrong, as it is found.
 #[derive(Debug)]
@@ -32,12 +38,17 @@ pub(crate) enum RuleLabel {
 
 impl Findings {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.count.get() == 0
+    }
+
+    /// How many there are, of which not all may have been kept.
+    pub(crate) fn count(&self) -> usize {
+        self.count.get()
     }
 
     /// As they stand in the text.
     pub(crate) fn into_sorted(self) -> Vec<Finding> {
-        let mut findings = self.0.into_inner();
+        let mut findings = self.kept.into_inner();
         findings.sort_by_key(|finding| finding.span.start);
         findings
     }
@@ -70,7 +81,7 @@ impl<'a> Scope<'a> {
 
     /// How much was found to be wrong until now, anywhere.
     pub(crate) fn found(&self) -> usize {
-        self.findings.0.borrow().len()
+        self.findings.count()
     }
 
     /// Something is wrong here.
@@ -94,7 +105,12 @@ impl<'a> Scope<'a> {
     }
 
     fn report(&self, span: Span, message: String, help: Option<String>, first: Option<Span>) {
+        self.findings.count.set(self.findings.count() + 1);
+        let mut kept = self.findings.kept.borrow_mut();
+        if kept.len() == MAX_KEPT {
+            return;
+        }
         let (rule, field) = (self.rule.clone(), self.field.clone());
-        self.findings.0.borrow_mut().push(Finding { span, rule, field, message, help, first });
+        kept.push(Finding { span, rule, field, message, help, first });
     }
 }

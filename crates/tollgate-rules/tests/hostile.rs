@@ -110,7 +110,20 @@ fn what_is_nested_deeply_does_not_overflow_the_stack() {
 
 #[test]
 fn what_is_too_large_is_not_read() {
-    let error = RuleFile::parse("rules", vec![b' '; (64 << 20) + 1], Format::Toml, &Registry::new());
+    let error = RuleFile::parse("rules", vec![b' '; (16 << 20) + 1], Format::Toml, &Registry::new());
     let message = error.unwrap_err().problems()[0].message().to_owned();
-    assert_eq!(message, "this has 67108865 bytes; rules have no more than 67108864");
+    assert_eq!(message, "this has 16777217 bytes; rules have no more than 16777216");
+}
+
+#[test]
+fn a_file_of_which_all_is_wrong_is_soon_told_so() {
+    // In one line each, where every place is far from the beginning.
+    let json = format!("{{\"rules\":[{}1]}}", "1,".repeat(200_000));
+    let fields: String = (0..50_000).map(|i| format!("a{i}=1,")).collect();
+    let toml = format!("rules = []\nlayer = {{{fields}}}");
+    for (text, format) in [(json, Format::Json), (toml, Format::Toml)] {
+        let error = RuleFile::parse("rules", text, format, &Registry::new()).unwrap_err();
+        assert_eq!(error.problems().len(), 1_000);
+        assert!(error.to_string().len() < 100_000);
+    }
 }

@@ -54,12 +54,12 @@ impl<'t, 's> Fields<'t, 's> {
 
     /// Reports fields that there are not, and those that are missing.
     pub(crate) fn finish(self) {
+        // What is there already is not what another was meant to be.
+        let is_there = |name: &str| self.entries.iter().any(|entry| entry.name == name);
+        let free: Vec<&str> = self.known.iter().copied().filter(|known| !is_there(known)).collect();
         let mut meant = Vec::new();
         for entry in self.entries.iter().filter(|entry| !self.known.contains(&&*entry.name)) {
-            // What is there already is not what this was meant to be.
-            let free =
-                self.known.iter().filter(|known| self.entries.iter().all(|entry| entry.name != **known));
-            let near = did_you_mean(&entry.name, free.copied());
+            let near = did_you_mean(&entry.name, free.iter().copied());
             meant.extend(crate::suggest::nearest(&entry.name, self.missing.iter().copied()));
             let help =
                 near.unwrap_or_else(|| format!("the fields here are {}", list(self.known.iter().copied())));
