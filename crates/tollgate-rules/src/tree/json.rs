@@ -14,24 +14,29 @@ use crate::scope::Scope;
 
 /// Reads JSON. `None` if it is none at all.
 pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
-    match serde_json::from_str::<&RawValue>(text) {
+    // RFC 8259, section 8.1: who reads may ignore a byte order mark. Some editors write one.
+    let json = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match serde_json::from_str::<&RawValue>(json) {
         Ok(root) => Some(Reader { text, scope }.node(root, 0)),
         Err(error) => {
-            let at = offset(text, error.line(), error.column());
-            let message = error.to_string();
-            // Where it is is told once, as for all that is wrong.
-            let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
-            scope.problem(at, format!("this is not JSON: {message}"));
+            let at = text.len() - json.len() + offset(json, error.line(), error.column());
+            scope.problem(at..at, message(&error));
             None
         }
     }
 }
 
-/// The character at a line and column, which serde_json counts in bytes from one.
-fn offset(text: &str, line: usize, column: usize) -> Span {
+/// Where a line and column are, which serde_json counts from one, in bytes.
+fn offset(text: &str, line: usize, column: usize) -> usize {
     let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
-    let at = (before + column.saturating_sub(1)).min(text.len());
-    at..at
+    (before + column.saturating_sub(1)).min(text.len())
+}
+
+/// What is wrong, without where it is: that is told as for all that is wrong.
+fn message(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+    format!("this is not JSON: {message}")
 }
 
 struct Reader<'a> {
@@ -83,9 +88,7 @@ impl Reader<'_> {
         match serde_json::from_str(json) {
             Ok(read) => value(read),
             Err(error) => {
-                let message = error.to_string();
-                let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
-                self.scope.problem(self.span(json), format!("this is not JSON: {message}"));
+                self.scope.problem(self.span(json), message(&error));
                 Value::Unread
             }
         }

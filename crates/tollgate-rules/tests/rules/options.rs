@@ -177,6 +177,21 @@ async fn json_says_the_same_as_toml() {
 }
 
 #[test]
+fn what_editors_add_is_no_mistake() {
+    let toml = "\u{feff}[[rules]]\r\nname = \"r\"\r\nquota = \"10/s\"\r\n";
+    assert_eq!(file(toml).rules().len(), 1);
+    let json = |text: &str| RuleFile::parse("rules.json", text, Format::Json, &registry());
+    assert_eq!(
+        json("\u{feff}{ \"rules\": [{ \"name\": \"r\", \"quota\": \"10/s\" }] }\r\n").unwrap().rules().len(),
+        1
+    );
+    // And places are still right.
+    for (text, column) in [("\u{feff}{ \"rules\": 1 }", 13), ("\u{feff}{ rules", 4)] {
+        assert_eq!(json(text).unwrap_err().problems()[0].column(), column, "{text}");
+    }
+}
+
+#[test]
 fn a_file_is_read_by_its_ending() {
     let directory = std::env::temp_dir().join(format!("tollgate-rules-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
