@@ -10,10 +10,16 @@ pub enum Format {
     Toml,
     /// JSON (RFC 8259).
     Json,
+    /// [YAML](https://yaml.org) 1.2, without aliases and tags.
+    #[cfg(feature = "yaml")]
+    Yaml,
 }
 
 impl Format {
+    #[cfg(not(feature = "yaml"))]
     pub(crate) const ENDINGS: &str = "`.toml` or `.json`";
+    #[cfg(feature = "yaml")]
+    pub(crate) const ENDINGS: &str = "`.toml`, `.json`, `.yaml` or `.yml`";
 
     /// The format of a file, by the ending of its name.
     ///
@@ -25,13 +31,13 @@ impl Format {
     /// ```
     #[must_use]
     pub fn of(path: impl AsRef<Path>) -> Option<Self> {
-        let ending = path.as_ref().extension()?.to_str()?;
-        if ending.eq_ignore_ascii_case("toml") {
-            Some(Self::Toml)
-        } else if ending.eq_ignore_ascii_case("json") {
-            Some(Self::Json)
-        } else {
-            None
+        let ending = path.as_ref().extension()?.to_str()?.to_ascii_lowercase();
+        match &*ending {
+            "toml" => Some(Self::Toml),
+            "json" => Some(Self::Json),
+            #[cfg(feature = "yaml")]
+            "yaml" | "yml" => Some(Self::Yaml),
+            _ => None,
         }
     }
 }

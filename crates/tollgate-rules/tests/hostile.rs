@@ -3,11 +3,16 @@
 use proptest::prelude::*;
 use tollgate_rules::{Format, Registry, RuleFile};
 
-const FORMATS: [Format; 2] = [Format::Toml, Format::Json];
+const FORMATS: &[Format] = &[
+    Format::Toml,
+    Format::Json,
+    #[cfg(feature = "yaml")]
+    Format::Yaml,
+];
 
 /// Reads it in every format, and shows what is wrong with it.
 fn read(text: &[u8]) {
-    for format in FORMATS {
+    for format in FORMATS.iter().copied() {
         match RuleFile::parse("rules", text, format, &Registry::new()) {
             Ok(file) => assert!(!file.rules().is_empty()),
             Err(error) => {

@@ -27,5 +27,11 @@ proptest! {
         prop_assert_eq!(&read(&toml::to_string_pretty(&file).unwrap(), Format::Toml), &file);
         prop_assert_eq!(&read(&serde_json::to_string(&file).unwrap(), Format::Json), &file);
         prop_assert_eq!(&read(&serde_json::to_string_pretty(&file).unwrap(), Format::Json), &file);
+        // What is JSON is YAML.
+        #[cfg(feature = "yaml")]
+        {
+            prop_assert_eq!(&read(&serde_json::to_string(&file).unwrap(), Format::Yaml), &file);
+            prop_assert_eq!(&read(&serde_json::to_string_pretty(&file).unwrap(), Format::Yaml), &file);
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 mod json;
 mod toml;
+#[cfg(feature = "yaml")]
+mod yaml;
 
 use std::ops::Range;
 
@@ -65,6 +67,8 @@ pub(crate) fn parse(text: &str, format: Format, scope: &Scope<'_>) -> Option<Nod
     match format {
         Format::Toml => toml::parse(text, scope),
         Format::Json => json::parse(text, scope),
+        #[cfg(feature = "yaml")]
+        Format::Yaml => yaml::parse(text, scope),
     }
 }
 

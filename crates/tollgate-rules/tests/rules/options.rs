@@ -185,6 +185,12 @@ fn what_editors_add_is_no_mistake() {
         json("\u{feff}{ \"rules\": [{ \"name\": \"r\", \"quota\": \"10/s\" }] }\r\n").unwrap().rules().len(),
         1
     );
+    #[cfg(feature = "yaml")]
+    {
+        let yaml = "\u{feff}rules:\r\n  - name: r\r\n    quota: 10/s\r\n";
+        let yaml = RuleFile::parse("rules.yaml", yaml, Format::Yaml, &registry());
+        assert_eq!(yaml.unwrap_or_else(|error| panic!("{error}")).rules().len(), 1);
+    }
     // And places are still right.
     for (text, column) in [("\u{feff}{ \"rules\": 1 }", 13), ("\u{feff}{ rules", 4)] {
         assert_eq!(json(text).unwrap_err().problems()[0].column(), column, "{text}");
@@ -203,4 +209,23 @@ fn a_file_is_read_by_its_ending() {
     for file in loaded {
         assert_eq!(file.unwrap().rules().len(), 1);
     }
+}
+
+#[cfg(feature = "yaml")]
+#[tokio::test]
+async fn yaml_says_the_same_as_toml() {
+    let yaml = "
+rules:
+  - name: r
+    quota: 100/day
+    match:
+      - GET /a
+    key: [peer-ip, path]
+    cost: 0x2
+    settle-in-handler: false
+";
+    let yaml = RuleFile::parse("rules.yaml", yaml, Format::Yaml, &registry()).unwrap();
+    let toml = rule("match = [\"GET /a\"]\nkey = [\"peer-ip\", \"path\"]\ncost = 2");
+    assert_eq!(shown(&yaml.rules()[0]), shown(&toml));
+    assert_eq!(left(&yaml.limiter().build().unwrap(), get("/a")).await, Some(98));
 }
