@@ -51,8 +51,10 @@ fn the_schema_in_the_repository_is_that_of_the_types() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/rules.schema.json"), generated()).unwrap();
         return;
     }
+    // As values: in which order fields are written depends on what else is compiled.
+    let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert!(
-        generated() == SCHEMA,
+        value(&generated()) == value(SCHEMA),
         "rules.schema.json is out of date; write it anew with UPDATE_SCHEMA=1 cargo test -p tollgate-rules schema"
     );
 }

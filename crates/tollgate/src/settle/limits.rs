@@ -126,6 +126,9 @@ impl Limits {
     /// taken, whether or not it is there. What is taken beyond what is left is a debt, which is paid off before
     /// anything else is admitted.
     ///
+    /// A bucket owes at most as much as it holds, and forgives the rest. So of what was said to be more, and is then said to be
+    /// less after all, it gives back no more than it holds.
+    ///
     /// If the rule does not count the request (another path, a tier without a limit, a store that could not tell),
     /// nothing happens. It can be said again, and what is said last counts.
     ///
