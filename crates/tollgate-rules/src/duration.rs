@@ -2,31 +2,9 @@
 
 use std::time::Duration;
 
-use crate::suggest::did_you_mean;
+use tollgate::Quota;
 
-/// The units, with their microseconds: those of a quota's text.
-const UNITS: [(&str, u64); 19] = [
-    ("us", 1),
-    ("ms", 1_000),
-    ("s", SECOND),
-    ("sec", SECOND),
-    ("second", SECOND),
-    ("seconds", SECOND),
-    ("m", 60 * SECOND),
-    ("min", 60 * SECOND),
-    ("minute", 60 * SECOND),
-    ("minutes", 60 * SECOND),
-    ("h", 3_600 * SECOND),
-    ("hr", 3_600 * SECOND),
-    ("hour", 3_600 * SECOND),
-    ("hours", 3_600 * SECOND),
-    ("d", 86_400 * SECOND),
-    ("day", 86_400 * SECOND),
-    ("days", 86_400 * SECOND),
-    ("week", 7 * 86_400 * SECOND),
-    ("weeks", 7 * 86_400 * SECOND),
-];
-const SECOND: u64 = 1_000_000;
+use crate::suggest::did_you_mean;
 
 /// Why a text is no length of time, and what may have been meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,9 +13,9 @@ pub(crate) struct NoDuration {
     pub(crate) help: Option<String>,
 }
 
-/// The names of the units.
+/// The names of the units: those of a quota's text.
 pub(crate) fn units() -> impl Iterator<Item = &'static str> {
-    UNITS.into_iter().map(|(unit, _)| unit)
+    Quota::units().map(|(unit, _)| unit)
 }
 
 /// A length of time: `500ms`, `30 s`, `1h 30m`, or a unit alone, of which it is one.
@@ -62,12 +40,12 @@ pub(crate) fn parse(text: &str) -> Result<Duration, NoDuration> {
             };
             return Err(wrong(&reason, None));
         }
-        let Some((_, each)) = UNITS.into_iter().find(|(name, _)| *name == unit) else {
+        let Some((_, each)) = Quota::units().find(|(name, _)| *name == unit) else {
             return Err(wrong(&format!("there is no unit `{unit}`"), did_you_mean(unit, units())));
         };
         // A number of more digits than this has is beyond all bounds.
         let count = if digits.is_empty() { Some(1) } else { digits.parse().ok() };
-        let part = count.and_then(|count: u64| count.checked_mul(each));
+        let part = count.and_then(|count: u64| count.checked_mul(each.as_micros() as u64));
         micros = micros.zip(part).and_then(|(sum, part)| sum.checked_add(part));
         rest = after.trim_start();
     }

@@ -38,6 +38,19 @@ const MS: u8 = 1;
 /// The unit to print a period in that was not written, long (for one) and short (for several).
 const PREFERRED: [(u8, u8); 4] = [(15, 14), (12, 10), (8, 6), (4, 2)];
 
+impl Quota {
+    /// The units of time that a quota's text can have, and how long they are, for texts beside it that have them too.
+    ///
+    /// ```
+    /// use tollgate_core::{MINUTE, Quota};
+    ///
+    /// assert!(Quota::units().any(|unit| unit == ("min", MINUTE)));
+    /// ```
+    pub fn units() -> impl ExactSizeIterator<Item = (&'static str, Duration)> {
+        UNITS.into_iter().map(|(unit, micros)| (unit, Duration::from_micros(micros)))
+    }
+}
+
 /// How a quota is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spelling {
