@@ -23,6 +23,7 @@ mod sockets;
 mod stacked;
 mod stores;
 mod support;
+mod swap;
 mod tiers;
 mod types;
 mod until_ready;

@@ -1,5 +1,6 @@
 //! The way of a request: it goes on at once, as most do, or waits, or is answered.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
@@ -11,11 +12,10 @@ use crate::future::ResponseFuture;
 use crate::gate::{Gate, Verdict};
 use crate::hold::Patience;
 use crate::key::Extracted;
-use crate::limiter::{Plan, Planning};
+use crate::limiter::{Plan, Planner, Planning};
 use crate::response::Rejection;
-use crate::rule::{Matching, Pattern};
+use crate::rule::{Matching, Pattern, Rules};
 use crate::service::RateLimit;
-use crate::settle::Account;
 use crate::told::{One, Told, expose};
 use crate::waiting::Waiting;
 
@@ -74,33 +74,35 @@ where
         let rules = gate.limiter.rules();
         let (number, pattern) = match rules.is_one_plain() && !gate.is_exempt(&request) {
             true => (0, None),
-            false => match gate.find(&request) {
+            false => match gate.find(&request, &rules) {
                 Found::One(number, pattern) => (number, pattern),
-                Found::None => return gate.pass_on(inner, request),
-                Found::Other(asked) => return gate.go_on(inner, request, asked),
+                Found::None => return gate.pass_on(inner, request, &rules),
+                Found::Other(asked) => return gate.go_on(inner, request, &rules, asked),
             },
         };
         let rule = rules.rule(number);
         let head = || RequestHead::from(&request).with_pattern(pattern);
         let extracted = rule.key.extract(request.extensions(), head);
         let Extracted::Key(key) = &extracted else {
-            let asked = gate.limiter.plan_one(&head(), number, extracted).into();
-            return gate.go_on(inner, request, asked);
+            let asked = Planner::one(&rules, &head(), number, extracted).into();
+            return gate.go_on(inner, request, &rules, asked);
         };
         let cost = rule.cost(head);
         let mut charge = Charge::new(rule.name, key, rule.own_quota());
         charge.cost = cost;
         let Some((at, outcome)) = gate.limiter.store().charge_at_once(&charge) else {
-            return gate.go_on(inner, request, Asked::Planned(Plan::one(number, *key, cost)));
+            let plan = Plan::one(Arc::clone(&rules), number, *key, cost);
+            return gate.go_on(inner, request, &rules, Asked::Planned(plan));
         };
         if !outcome.is_admitted() || outcome.is_delayed() || gate.fields.ietf.is_some() {
             let asked = Asked::Answered { rule: number, key: *key, cost, at, outcome };
-            return gate.go_on(inner, request, asked);
+            return gate.go_on(inner, request, &rules, asked);
         }
         if gate.expose_decision {
             expose(request.extensions_mut(), || Decision::one(at, rule.name, outcome));
         }
         let one = One { rule: rule.name, at, outcome, shown: gate.shown() };
+        drop(rules);
         ResponseFuture::forward(inner.call(request), Told::one(one))
     }
 }
@@ -108,15 +110,15 @@ where
 impl<S: Store, R> Gate<S, R> {
     /// The rules that match.
     #[inline(never)]
-    fn find<A>(&self, request: &Request<A>) -> Found<'_> {
+    fn find<'a, A>(&self, request: &Request<A>, rules: &'a Arc<Rules>) -> Found<'a> {
         if self.is_exempt(request) {
             return Found::None;
         }
-        let (head, rules) = (RequestHead::from(request), self.limiter.rules());
+        let head = RequestHead::from(request);
         match rules.matching(&head) {
             Matching::None => Found::None,
             Matching::One(number, pattern) if rules.is_plain(number) => Found::One(number, pattern),
-            matching => Found::Other(self.limiter.plan(&head, matching).into()),
+            matching => Found::Other(Planner::all(rules, &head, matching).into()),
         }
     }
 
@@ -126,6 +128,7 @@ impl<S: Store, R> Gate<S, R> {
         &self,
         inner: &mut I,
         mut request: Request<A>,
+        rules: &Arc<Rules>,
         asked: Asked,
     ) -> ResponseFuture<I, S, R, A, B>
     where
@@ -134,24 +137,24 @@ impl<S: Store, R> Gate<S, R> {
     {
         let (plan, answer) = match asked {
             Asked::Answered { rule, at, outcome, .. } if !outcome.is_admitted() => {
-                let rule = self.limiter.rules().rule(rule);
+                let rule = rules.rule(rule);
                 return ResponseFuture::answer(self.deny_one(&request, rule, at, outcome));
             }
             Asked::Answered { rule, at, outcome, .. } if !outcome.is_delayed() => {
-                let told = self.tell_one(&mut request, self.limiter.rules().rule(rule), at, outcome);
+                let told = self.tell_one(&mut request, rules.rule(rule), at, outcome);
                 return ResponseFuture::forward(inner.call(request), told);
             }
             Asked::Answered { rule, key, cost, at, outcome } => {
-                let name = self.limiter.rules().rule(rule).name;
-                (Plan::one(rule, key, cost), Ok(Decision::one(at, name, outcome)))
+                let name = rules.rule(rule).name;
+                (Plan::one(Arc::clone(rules), rule, key, cost), Ok(Decision::one(at, name, outcome)))
             }
-            Asked::Nothing => return self.pass_on(inner, request),
+            Asked::Nothing => return self.pass_on(inner, request, rules),
             Asked::Planning(planning) => {
                 return ResponseFuture::wait(Waiting::plan(planning, self.take_ready(inner), request));
             }
             Asked::Planned(plan) => {
                 if let Some(rule) = plan.refused_by() {
-                    return ResponseFuture::answer(self.refuse(&request, rule));
+                    return ResponseFuture::answer(self.refuse(&request, rules, rule));
                 }
                 if self.limiter.has_line(&plan, Patience::OfRules) {
                     return self.queue(inner, request, plan, None);
@@ -210,11 +213,16 @@ impl<S: Store, R> Gate<S, R> {
 
     /// Takes a request to the inner service of which there is nothing to tell.
     #[inline(never)]
-    fn pass_on<I, A, B>(&self, inner: &mut I, mut request: Request<A>) -> ResponseFuture<I, S, R, A, B>
+    fn pass_on<I, A, B>(
+        &self,
+        inner: &mut I,
+        mut request: Request<A>,
+        rules: &Arc<Rules>,
+    ) -> ResponseFuture<I, S, R, A, B>
     where
         I: Service<Request<A>, Response = Response<B>>,
     {
-        self.settle(&mut request, Account::empty);
+        self.settle_nothing(&mut request, rules);
         ResponseFuture::forward(inner.call(request), Told::NOTHING)
     }
 

@@ -11,7 +11,7 @@ use crate::headers::{HeaderFields, Trio};
 use crate::hold::{Held, Patience, Ticket};
 use crate::limiter::{Fallback, Limiter, Plan};
 use crate::response::{Fields, Refusal, Rejection};
-use crate::rule::{Compiled, QuotaChoice};
+use crate::rule::{Compiled, QuotaChoice, Rules};
 use crate::settle::{Account, Limits, Settling};
 use crate::told::{More, One, Shown, Told, expose};
 
@@ -73,8 +73,9 @@ impl<S: Store, R> Gate<S, R> {
         if self.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
-        let settling = self.settle(request, |limiter| Account::new(limiter, plan, decision.clone(), false));
-        let told = self.tell(decision, self.policies(plan), settling);
+        let settling = self
+            .settle(request, plan.rules(), |limiter| Account::new(limiter, plan, decision.clone(), false));
+        let told = self.tell(decision, policies(plan), settling);
         if decision.is_delayed() {
             self.hold(request, plan, Held::new(decision, false), told)
         } else {
@@ -112,26 +113,27 @@ impl<S: Store, R> Gate<S, R> {
             response.extensions_mut().insert(error.clone());
             Verdict::Reject(response)
         };
-        let decision = match self.limiter.fall_back(plan.entries(), MemoryStore::decide) {
+        let decision = match self.limiter.fall_back(plan, MemoryStore::decide) {
             Fallback::Deny(rule) => {
                 return reject(self.reject(request, &Refusal::Unavailable { error, rule }, None));
             }
             Fallback::Local(decision) if !decision.is_admitted() => {
-                return reject(self.deny(request, decision, self.local_policies(plan)));
+                return reject(self.deny(request, decision, local_policies(plan)));
             }
             Fallback::Local(decision) => Some(decision),
             Fallback::Allow => None,
         };
         request.extensions_mut().insert(error.clone());
         let Some(decision) = decision else {
-            self.settle(request, Account::empty);
+            self.settle_nothing(request, plan.rules());
             return Verdict::Forward(Told::NOTHING);
         };
         if self.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
-        let settling = self.settle(request, |limiter| Account::new(limiter, plan, decision.clone(), true));
-        let told = self.tell(&decision, self.local_policies(plan), settling);
+        let settling =
+            self.settle(request, plan.rules(), |limiter| Account::new(limiter, plan, decision.clone(), true));
+        let told = self.tell(&decision, local_policies(plan), settling);
         if decision.is_delayed() {
             self.hold(request, plan, Held::new(&decision, true), told)
         } else {
@@ -145,9 +147,10 @@ impl<S: Store, R> Gate<S, R> {
     pub(crate) fn settle<A>(
         &self,
         request: &mut Request<A>,
+        rules: &Rules,
         account: impl FnOnce(Limiter<S>) -> Account<S>,
     ) -> Option<Arc<dyn Settling>> {
-        if !self.limiter.rules().is_settled() {
+        if !rules.is_settled() {
             return None;
         }
         let account: Arc<dyn Settling> = Arc::new(account(self.limiter.clone()));
@@ -155,12 +158,17 @@ impl<S: Store, R> Gate<S, R> {
         Some(account)
     }
 
+    /// The same for a request that goes on without having been charged.
+    #[inline]
+    pub(crate) fn settle_nothing<A>(&self, request: &mut Request<A>, rules: &Arc<Rules>) {
+        self.settle(request, rules, |limiter| Account::empty(limiter, Arc::clone(rules)));
+    }
+
     /// What a request is answered that has not got the key of a rule that wants it.
-    pub(crate) fn refuse<A, B>(&self, request: &Request<A>, rule: RuleName) -> Response<B>
+    pub(crate) fn refuse<A, B>(&self, request: &Request<A>, rules: &Rules, rule: RuleName) -> Response<B>
     where
         R: Rejection<B>,
     {
-        let rules = self.limiter.rules();
         let rule_of = rules.find(rule.as_str()).map(|number| rules.rule(number));
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Timestamp::UNIX_EPOCH.saturating_add(since_epoch);
@@ -181,7 +189,7 @@ impl<S: Store, R> Gate<S, R> {
     where
         R: Rejection<B>,
     {
-        self.deny(request, decision, self.policies(plan))
+        self.deny(request, decision, policies(plan))
     }
 
     fn deny<A, B>(
@@ -210,18 +218,6 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         self.rejection.respond(&RequestHead::from(request), refusal, &Fields::new(refusal, trio))
-    }
-
-    /// The policies of a plan's rules.
-    fn policies<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = HeaderValue> + 'a {
-        let rules = self.limiter.rules();
-        plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota))
-    }
-
-    /// The policies of those of a plan's rules that decide locally when the store fails.
-    fn local_policies<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = HeaderValue> + 'a {
-        let rules = self.limiter.rules();
-        plan.entries().iter().filter_map(|planned| rules.rule(planned.rule).local_policy(&planned.quota))
     }
 
     #[inline]
@@ -278,4 +274,16 @@ impl<S: Store, R> Gate<S, R> {
         let policy = std::iter::once_with(|| rule.policy(&QuotaChoice::Own(0)));
         self.deny(request, Decision::one(at, rule.name, outcome), policy)
     }
+}
+
+/// The policies of a plan's rules.
+fn policies(plan: &Plan) -> impl Iterator<Item = HeaderValue> + '_ {
+    let rules = plan.rules();
+    plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota))
+}
+
+/// The policies of those of a plan's rules that decide locally when the store fails.
+fn local_policies(plan: &Plan) -> impl Iterator<Item = HeaderValue> + '_ {
+    let rules = plan.rules();
+    plan.entries().iter().filter_map(|planned| rules.rule(planned.rule).local_policy(&planned.quota))
 }

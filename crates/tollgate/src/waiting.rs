@@ -15,7 +15,6 @@ use crate::hold::{Held, Patience, Place, Ticket, Turn, Turning};
 use crate::limiter::{Plan, Planning};
 use crate::response::Rejection;
 use crate::service::RateLimit;
-use crate::settle::Account;
 use crate::told::Told;
 
 pin_project! {
@@ -41,7 +40,7 @@ pin_project! {
         // A key or a tier.
         Planning { planning: Planning },
         // The store.
-        Deciding { #[pin] charging: S::Charging, plan: Plan },
+        Deciding { #[pin] charging: S::Charging, plan: Option<Plan> },
         // The request's budget.
         Queueing { turning: Turning },
         // The request's turn.
@@ -68,7 +67,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
         service: RateLimit<I, S, R>,
         request: Request<A>,
     ) -> Self {
-        Self { request: Some((service, request)), step: Step::Deciding { charging, plan } }
+        Self { request: Some((service, request)), step: Step::Deciding { charging, plan: Some(plan) } }
     }
 
     /// For the request's budget.
@@ -127,7 +126,8 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
                 }
                 StepProjected::Deciding { charging, plan } => {
                     let answer = ready!(charging.poll(cx));
-                    let plan = std::mem::take(plan);
+                    // The next step follows at once.
+                    let Some(plan) = plan.take() else { return Poll::Pending };
                     judged(service, service.gate().judge(request, &plan, &answer, false), plan)
                 }
                 StepProjected::Queueing { turning } => {
@@ -166,18 +166,18 @@ where
     R: Rejection<B>,
 {
     if plan.is_empty() {
-        service.gate().settle(request, Account::empty);
+        service.gate().settle_nothing(request, plan.rules());
         return Next::Forward(Told::NOTHING);
     }
     if let Some(rule) = plan.refused_by() {
-        return Next::Answer(service.gate().refuse(request, rule));
+        return Next::Answer(service.gate().refuse(request, plan.rules(), rule));
     }
     if service.limiter().has_line(&plan, Patience::OfRules) {
         return Next::Step(Step::queue(service, plan, None));
     }
     match service.limiter().decide(&plan) {
         Answer::Now(answer) => judged(service, service.gate().judge(request, &plan, &answer, false), plan),
-        Answer::Later(charging) => Next::Step(Step::Deciding { charging, plan }),
+        Answer::Later(charging) => Next::Step(Step::Deciding { charging, plan: Some(plan) }),
     }
 }
 

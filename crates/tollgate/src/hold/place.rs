@@ -27,7 +27,7 @@ impl Held {
         let local = limiter.local_store().filter(|_| self.is_local);
         // What was decided in this process was so by those rules alone that decide there.
         let has_decided = |planned: &&Planned| {
-            local.is_none() || limiter.rules().rule(planned.rule).local_quota(&planned.quota).is_some()
+            local.is_none() || plan.rules().rule(planned.rule).local_quota(&planned.quota).is_some()
         };
         let charged = plan.entries().iter().filter(has_decided).zip(self.decision.receipts());
         let refunds = charged

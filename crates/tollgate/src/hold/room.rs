@@ -10,10 +10,10 @@ use std::time::Duration;
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::{Decision, Key};
+use tollgate_core::{Decision, Key, RuleName};
 
-/// Which line: a rule, by its number, and a key.
-pub(crate) type Line = (usize, Key);
+/// Which line: a rule and a key. By its name: those who wait may have come under another set of rules.
+pub(crate) type Line = (RuleName, Key);
 
 /// What somebody wants: of which lines how much.
 pub(crate) type Wanted = SmallVec<[(Line, u32); 2]>;

@@ -46,38 +46,41 @@ enum Moved {
 pub(crate) type Turning = Pin<Box<dyn Future<Output = (Plan, Turn)> + Send>>;
 
 impl Patience {
-    /// How long one waits for a charge; `None` for as long as it takes.
-    fn with<S: Store>(self, limiter: &Limiter<S>, planned: &Planned) -> Option<Duration> {
+    /// How long one waits for a charge of a plan; `None` for as long as it takes.
+    fn with(self, plan: &Plan, planned: &Planned) -> Option<Duration> {
         match self {
-            Self::OfRules => Some(limiter.rules().rule(planned.rule).hold(&planned.quota)),
+            Self::OfRules => Some(plan.rules().rule(planned.rule).hold(&planned.quota)),
             Self::Own(patience) => patience,
         }
     }
 }
 
-impl<S: Store> Limiter<S> {
-    /// The lines of a plan: one for each charge that is waited for.
-    fn lines<'a>(&'a self, plan: &'a Plan, patience: Patience) -> impl Iterator<Item = (Line, &'a Planned)> {
-        let waited_for = move |planned: &&Planned| patience.with(self, planned) != Some(Duration::ZERO);
-        plan.entries().iter().filter(waited_for).map(|planned| ((planned.rule, planned.key), planned))
+impl Plan {
+    /// The line of a charge.
+    fn line(&self, planned: &Planned) -> Line {
+        (self.rules().rule(planned.rule).name, planned.key)
     }
 
-    /// What was said of each charge of a plan. What was decided in this process says nothing of some.
-    fn outcomes<'a>(
-        &'a self,
-        plan: &'a Plan,
-        decision: &'a Decision,
-    ) -> impl Iterator<Item = (&'a Planned, &'a Outcome)> {
+    /// The lines of a plan: one for each charge that is waited for.
+    fn lines(&self, patience: Patience) -> impl Iterator<Item = (Line, &Planned)> {
+        let waited_for = move |planned: &&Planned| patience.with(self, planned) != Some(Duration::ZERO);
+        self.entries().iter().filter(waited_for).map(|planned| (self.line(planned), planned))
+    }
+
+    /// What was said of each charge. What was decided in this process says nothing of some.
+    fn outcomes<'a>(&'a self, decision: &'a Decision) -> impl Iterator<Item = (&'a Planned, &'a Outcome)> {
         let mut outcomes = decision.outcomes().peekable();
-        plan.entries().iter().filter_map(move |planned| {
+        self.entries().iter().filter_map(move |planned| {
             let name = self.rules().rule(planned.rule).name;
             outcomes.next_if(|(rule, _)| *rule == name).map(|(_, outcome)| (planned, outcome))
         })
     }
+}
 
+impl<S: Store> Limiter<S> {
     /// Whether somebody waits already for what is planned.
     pub(crate) fn has_line(&self, plan: &Plan, patience: Patience) -> bool {
-        self.room().has_line(self.lines(plan, patience).map(|(line, _)| line))
+        self.room().has_line(plan.lines(patience).map(|(line, _)| line))
     }
 
     /// Whether a plan that was just denied is worth waiting for.
@@ -87,10 +90,10 @@ impl<S: Store> Limiter<S> {
 
     /// Whether one who has `waited` so long waits on.
     fn can_wait(&self, plan: &Plan, patience: Patience, denied: &Decision, waited: Duration) -> bool {
-        self.outcomes(plan, denied).all(|(planned, outcome)| match outcome.retry() {
+        plan.outcomes(denied).all(|(planned, outcome)| match outcome.retry() {
             None => true,
             Some(Retry::Never) => false,
-            Some(Retry::After(wait)) => match patience.with(self, planned) {
+            Some(Retry::After(wait)) => match patience.with(plan, planned) {
                 None => true,
                 Some(patience) => !patience.is_zero() && waited.saturating_add(wait) <= patience,
             },
@@ -123,7 +126,7 @@ impl<S: Store> Limiter<S> {
 
     /// Goes to the end of the lines in which others wait.
     fn join(&self, ticket: &Ticket, plan: &Plan, patience: Patience) {
-        ticket.join(self.lines(plan, patience).map(|(line, planned)| (line, planned.cost)));
+        ticket.join(plan.lines(patience).map(|(line, planned)| (line, planned.cost)));
     }
 
     /// Goes to the line of the rule that has denied for the longest, and to no other: whoever waits there must not keep those
@@ -131,10 +134,10 @@ impl<S: Store> Limiter<S> {
     fn stand(&self, ticket: &Ticket, plan: &Plan, denied: &Decision, asked: Instant) {
         let longest = denied.retry();
         let is_longest = |outcome: &Outcome| longest.is_some() && outcome.retry() == longest;
-        let waited_for = self.outcomes(plan, denied).filter(|(_, outcome)| is_longest(outcome));
+        let waited_for = plan.outcomes(denied).filter(|(_, outcome)| is_longest(outcome));
         let mut lines: SmallVec<[(Line, u32); 1]> = SmallVec::new();
         for (planned, _) in waited_for {
-            let line = (planned.rule, planned.key);
+            let line = plan.line(planned);
             // A key that is charged twice stands in its line once.
             match lines.iter_mut().find(|(other, _)| *other == line) {
                 Some((_, cost)) => *cost = cost.saturating_add(planned.cost),
@@ -150,7 +153,7 @@ impl<S: Store> Limiter<S> {
     /// For one that found too many ahead.
     async fn give_up(&self, ticket: Ticket, plan: &Plan, patience: Patience, started: Instant) -> Turn {
         let wanted: Wanted =
-            plan.entries().iter().map(|planned| ((planned.rule, planned.key), planned.cost)).collect();
+            plan.entries().iter().map(|planned| (plan.line(planned), planned.cost)).collect();
         if let Some(denied) = self.room().refused(&wanted) {
             return Turn::Answered { answer: Ok(denied), is_local: false };
         }
@@ -221,8 +224,8 @@ impl<S: Store> Limiter<S> {
         patience: Patience,
         started: Instant,
     ) -> Result<Moved, NoRoom> {
-        let lines = self.lines(plan, patience).filter(|(line, _)| ticket.is_in(line));
-        let shortest = lines.filter_map(|(_, planned)| patience.with(self, planned)).min();
+        let lines = plan.lines(patience).filter(|(line, _)| ticket.is_in(line));
+        let shortest = lines.filter_map(|(_, planned)| patience.with(plan, planned)).min();
         let Some(shortest) = shortest else { return ticket.turn().await.map(|()| Moved::ToTheHead) };
         if let Ok(turn) = timeout_at(after(started, shortest), ticket.turn()).await {
             return turn.map(|()| Moved::ToTheHead);
@@ -251,7 +254,7 @@ impl<S: Store> Limiter<S> {
         patience: Patience,
     ) -> (Result<Decision, StoreError>, bool) {
         match (answer, patience) {
-            (Err(error), Patience::Own(_)) => match self.fall_back(plan.entries(), MemoryStore::decide) {
+            (Err(error), Patience::Own(_)) => match self.fall_back(plan, MemoryStore::decide) {
                 Fallback::Local(decision) => (Ok(decision), true),
                 Fallback::Allow | Fallback::Deny(_) => (Err(error), false),
             },
@@ -267,11 +270,11 @@ impl<S: Store> Limiter<S> {
         ticket: Option<&Ticket>,
     ) -> Result<Decision, StoreError> {
         let charges = plan.entries().iter().map(|planned| {
-            let charge = self.charge_of(planned);
-            if patience.with(self, planned) == Some(Duration::ZERO) {
+            let charge = plan.rules().charge_of(planned);
+            if patience.with(plan, planned) == Some(Duration::ZERO) {
                 return charge;
             }
-            let ahead = self.room().ahead(&(planned.rule, planned.key), ticket);
+            let ahead = self.room().ahead(&plan.line(planned), ticket);
             // More than the quota can ever hold would never fit.
             let all = ahead.cost.saturating_add(planned.cost.into()).min(charge.quota.max().into());
             charge.cost(planned.cost.max(all as u32))
@@ -282,11 +285,11 @@ impl<S: Store> Limiter<S> {
 
     /// Whether those who wait already are so many that it would take too long.
     fn is_too_long(&self, plan: &Plan, patience: Patience) -> bool {
-        self.lines(plan, patience).any(|(line, planned)| {
-            let (quota, ahead) = (self.charge_of(planned).quota, self.room().ahead(&line, None));
+        plan.lines(patience).any(|(line, planned)| {
+            let (quota, ahead) = (plan.rules().charge_of(planned).quota, self.room().ahead(&line, None));
             // Where nobody waits, there may be enough.
             let is_too_long = |patience| ahead.cost > 0 && at_least(quota, ahead, planned.cost) > patience;
-            patience.with(self, planned).is_some_and(is_too_long)
+            patience.with(plan, planned).is_some_and(is_too_long)
         })
     }
 }

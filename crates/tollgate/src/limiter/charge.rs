@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate_core::{Charge, Decision, Key, MemoryStore, Store, StoreError};
 
-use super::{Fallback, Limiter, Plan, Planned};
+use super::{Fallback, Limiter, Plan};
 use crate::error::LimiterError;
 use crate::hold::{Patience, Turn};
 use crate::rule::TierChoice;
@@ -72,9 +73,9 @@ impl<S: Store> ChargeBuilder<S> {
     ///
     /// When there is no such rule or tier, or the store fails and no rule decides locally.
     pub async fn peek(self) -> Result<Decision, LimiterError> {
-        let planned = self.plan()?;
-        let looked = self.limiter.store().peek(&self.charges(&planned)).await;
-        looked.or_else(|error| self.fall_back(&planned, error, MemoryStore::look))
+        let plan = self.plan()?;
+        let looked = self.limiter.store().peek(&plan.charges()).await;
+        looked.or_else(|error| self.fall_back(&plan, error, MemoryStore::look))
     }
 
     /// Waits until what is to be charged fits, and charges it.
@@ -125,7 +126,7 @@ impl<S: Store> ChargeBuilder<S> {
     }
 
     async fn wait(self, up_to: Option<Duration>) -> Result<Decision, LimiterError> {
-        let plan = Plan::of(self.plan()?.into_iter().collect());
+        let plan = self.plan()?;
         let (limiter, patience, started) = (self.limiter, Patience::Own(up_to), Instant::now());
         let left = || up_to.map(|up_to| up_to.saturating_sub(started.elapsed()));
         let denied = if limiter.has_line(&plan, patience) {
@@ -147,10 +148,12 @@ impl<S: Store> ChargeBuilder<S> {
     }
 
     /// What is to be charged; nothing for a tier without a limit.
-    fn plan(&self) -> Result<Vec<Planned>, LimiterError> {
-        let plan = |wanted: &Wanted| {
-            let number = self.limiter.find(&wanted.rule)?;
-            let rule = self.limiter.rules().rule(number);
+    fn plan(&self) -> Result<Plan, LimiterError> {
+        let rules = self.limiter.rules();
+        let mut plan = Plan::new(Arc::clone(&rules));
+        for wanted in &self.wanted {
+            let number = rules.find_or(&wanted.rule)?;
+            let rule = rules.rule(number);
             let choice = match &wanted.tier {
                 None => TierChoice::Default,
                 Some(tier) if rule.has_tier(tier) => TierChoice::Named(tier.clone()),
@@ -160,23 +163,19 @@ impl<S: Store> ChargeBuilder<S> {
                 }
             };
             let cost = wanted.cost.unwrap_or_else(|| rule.fixed_cost());
-            Ok(rule.tier(choice).map(|quota| Planned { rule: number, quota, cost, key: wanted.key }))
-        };
-        self.wanted.iter().filter_map(|wanted| plan(wanted).transpose()).collect()
-    }
-
-    fn charges<'a>(&'a self, planned: &'a [Planned]) -> Vec<Charge<'a>> {
-        planned.iter().map(|planned| self.limiter.charge_of(planned)).collect()
+            plan.add(number, Some(wanted.key), choice, cost);
+        }
+        Ok(plan)
     }
 
     /// What is answered when the store fails.
     fn fall_back(
         &self,
-        planned: &[Planned],
+        plan: &Plan,
         error: StoreError,
         decide: impl FnOnce(&MemoryStore, &[Charge<'_>]) -> Decision,
     ) -> Result<Decision, LimiterError> {
-        match self.limiter.fall_back(planned, decide) {
+        match self.limiter.fall_back(plan, decide) {
             Fallback::Local(decision) => Ok(decision),
             Fallback::Allow | Fallback::Deny(_) => Err(LimiterError::Store(error)),
         }
@@ -189,9 +188,9 @@ impl<S: Store> IntoFuture for ChargeBuilder<S> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let planned = self.plan()?;
-            let charging = self.limiter.store().charge(&self.charges(&planned));
-            charging.await.or_else(|error| self.fall_back(&planned, error, MemoryStore::decide))
+            let plan = self.plan()?;
+            let charging = self.limiter.decide(&plan);
+            charging.await.or_else(|error| self.fall_back(&plan, error, MemoryStore::decide))
         })
     }
 }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Decision, MemoryStore, Quota, RuleName, Store};
 
-use super::{Limiter, Planned};
+use super::{Limiter, Plan, Planned};
 use crate::failure::FailurePolicy;
 
 /// What the rules say instead of the store.
@@ -18,17 +18,18 @@ pub(crate) enum Fallback {
 }
 
 impl<S: Store> Limiter<S> {
-    /// What the rules say of these charges when the store cannot. `decide` charges the store in this process, or looks.
+    /// What the rules say of what was planned when the store cannot. `decide` charges the store in this process, or looks.
     #[cold]
     pub(crate) fn fall_back(
         &self,
-        planned: &[Planned],
+        plan: &Plan,
         decide: impl FnOnce(&MemoryStore, &[Charge<'_>]) -> Decision,
     ) -> Fallback {
         // All rules are asked before anything is charged.
         let mut shares: SmallVec<[(&Planned, Quota); 2]> = SmallVec::new();
-        for planned in planned {
-            let rule = self.rules().rule(planned.rule);
+        let rules = plan.rules();
+        for planned in plan.entries() {
+            let rule = rules.rule(planned.rule);
             match (rule.failure, rule.local_quota(&planned.quota)) {
                 (FailurePolicy::Deny, _) => return Fallback::Deny(rule.name),
                 (_, Some(share)) => {
@@ -44,7 +45,7 @@ impl<S: Store> Limiter<S> {
         match self.local_store() {
             Some(store) if !shares.is_empty() => {
                 let charges = shares.iter().map(|(planned, share)| {
-                    let rule = self.rules().rule(planned.rule).name;
+                    let rule = rules.rule(planned.rule).name;
                     Charge::new(rule, &planned.key, share).cost(planned.cost)
                 });
                 Fallback::Local(decide(store, &charges.collect::<SmallVec<[Charge<'_>; 4]>>()))

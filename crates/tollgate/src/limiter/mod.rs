@@ -5,16 +5,17 @@ mod fallback;
 mod plan;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use tollgate_core::{Answer, Charge, Key, MemoryStore, Quota, Refund, Store};
+use arc_swap::{ArcSwap, Guard};
+use tollgate_core::{Answer, Key, MemoryStore, Quota, Refund, RuleName, Store};
 
 pub use self::charge::ChargeBuilder;
 pub(crate) use self::fallback::Fallback;
-pub(crate) use self::plan::{Plan, Planned, Planning};
+pub(crate) use self::plan::{Plan, Planned, Planner, Planning};
 use crate::error::{ConfigError, LimiterError};
 use crate::hold::Room;
-use crate::rule::{Rule, RuleSet};
+use crate::rule::{Rule, RuleSet, Rules};
 
 /// Rules, and a store that counts for them.
 ///
@@ -44,10 +45,11 @@ pub struct Limiter<S = MemoryStore> {
 }
 
 struct Inner<S> {
-    rules: RuleSet,
+    rules: ArcSwap<Rules>,
     store: S,
-    /// Decides for the rules that want it when the store fails; there if there are such rules.
-    local: Option<MemoryStore>,
+    /// Decides for the rules that want it when the store fails; there once there are such rules.
+    local: OnceLock<MemoryStore>,
+    max_local_keys: Option<usize>,
     room: Arc<Room>,
 }
 
@@ -59,6 +61,7 @@ impl Limiter {
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder {
             rules: Vec::new(),
+            version: None,
             store: StoreSource::New(MemoryStore::new),
             max_local_keys: None,
             max_waiting: MAX_WAITING,
@@ -85,8 +88,7 @@ impl<S: Store> Limiter<S> {
     ///
     /// When there is no such rule, or the store fails.
     pub async fn refund(&self, rule: &str, key: impl Into<Key>, cost: u32) -> Result<(), LimiterError> {
-        let (rule, key) = (self.find(rule)?, key.into());
-        let rule = self.rules().rule(rule).name;
+        let (rule, key) = (self.name_of(rule)?, key.into());
         Ok(self.store().refund(&[Refund::new(rule, &key, cost)]).await?)
     }
 
@@ -96,8 +98,7 @@ impl<S: Store> Limiter<S> {
     ///
     /// When there is no such rule, or the store fails.
     pub async fn reset(&self, rule: &str, key: impl Into<Key>) -> Result<(), LimiterError> {
-        let (rule, key) = (self.find(rule)?, key.into());
-        let rule = self.rules().rule(rule).name;
+        let (rule, key) = (self.name_of(rule)?, key.into());
         if let Some(local) = self.local_store() {
             local.reset(rule, (&key).into()).await?;
         }
@@ -135,6 +136,24 @@ impl<S: Store> Limiter<S> {
         self.room().waiting()
     }
 
+    /// Puts another set of rules in force, and gives back the one that was.
+    ///
+    /// Each request is decided by one set from its beginning to its end, that which was in force when it came, and none
+    /// waits for the swap. Counters live on: what a caller has used under a rule of some name stays used under the rule
+    /// of the same name, whatever its quota now.
+    ///
+    /// See [`RuleSet`] for an example.
+    pub fn swap(&self, rules: RuleSet) -> RuleSet {
+        self.inner.make_local_store_for(&rules);
+        self.inner.rules.swap(rules.into()).into()
+    }
+
+    /// The rules in force.
+    #[must_use]
+    pub fn rule_set(&self) -> RuleSet {
+        self.inner.rules.load_full().into()
+    }
+
     /// The store.
     #[must_use]
     pub fn store(&self) -> &S {
@@ -142,41 +161,49 @@ impl<S: Store> Limiter<S> {
     }
 
     /// The store in this process that decides when the other fails, for rules that want it
-    /// ([`FailurePolicy::Local`](crate::FailurePolicy::Local)); `None` if none does.
+    /// ([`FailurePolicy::Local`](crate::FailurePolicy::Local)); `None` if none ever did.
     #[must_use]
     pub fn local_store(&self) -> Option<&MemoryStore> {
-        self.inner.local.as_ref()
+        self.inner.local.get()
     }
 
     pub(crate) fn room(&self) -> &Arc<Room> {
         &self.inner.room
     }
 
+    /// The rules in force. Whoever asks twice may see two sets: what belongs to one request asks once.
     #[inline]
-    pub(crate) fn rules(&self) -> &RuleSet {
-        &self.inner.rules
+    pub(crate) fn rules(&self) -> Guard<Arc<Rules>> {
+        self.inner.rules.load()
     }
 
-    pub(crate) fn find(&self, rule: &str) -> Result<usize, LimiterError> {
-        self.rules().find(rule).ok_or_else(|| LimiterError::UnknownRule(rule.to_owned()))
+    fn name_of(&self, rule: &str) -> Result<RuleName, LimiterError> {
+        let rules = self.rules();
+        Ok(rules.rule(rules.find_or(rule)?).name)
     }
 
     /// Charges what was planned.
     #[inline(always)]
     pub(crate) fn decide(&self, plan: &Plan) -> Answer<S::Charging> {
         match plan.entries() {
-            [only] => self.store().charge(&[self.charge_of(only)]),
-            several => {
-                let charges = several.iter().map(|planned| self.charge_of(planned));
-                self.store().charge(&charges.collect::<smallvec::SmallVec<[Charge<'_>; 4]>>())
-            }
+            [only] => self.store().charge(&[plan.rules().charge_of(only)]),
+            _ => self.store().charge(&plan.charges()),
         }
     }
+}
 
-    #[inline]
-    pub(crate) fn charge_of<'a>(&'a self, planned: &'a Planned) -> Charge<'a> {
-        let rule = self.rules().rule(planned.rule);
-        Charge::new(rule.name, &planned.key, rule.quota(&planned.quota)).cost(planned.cost)
+impl<S> Inner<S> {
+    /// Makes the store in this process, if these rules want it and it is not there.
+    fn make_local_store_for(&self, rules: &RuleSet) {
+        if rules.rules().decides_locally() {
+            self.local.get_or_init(|| {
+                let builder = MemoryStore::builder();
+                match self.max_local_keys {
+                    Some(max_keys) => builder.max_keys(max_keys).build(),
+                    None => builder.build(),
+                }
+            });
+        }
     }
 }
 
@@ -188,7 +215,7 @@ impl<S> Clone for Limiter<S> {
 
 impl<S> fmt::Debug for Limiter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("rules", &self.inner.rules).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("rules", &*self.inner.rules.load()).finish_non_exhaustive()
     }
 }
 
@@ -211,6 +238,7 @@ impl From<Quota> for Limiter {
 #[must_use]
 pub struct LimiterBuilder<S = MemoryStore> {
     rules: Vec<Rule>,
+    version: Option<String>,
     store: StoreSource<S>,
     max_local_keys: Option<usize>,
     max_waiting: usize,
@@ -236,10 +264,16 @@ impl<S: Store> LimiterBuilder<S> {
         self
     }
 
+    /// What the rules are called by, together, to tell them from those that [may follow](Limiter::swap). See
+    /// [`RuleSet::version`].
+    pub fn version(self, version: impl Into<String>) -> Self {
+        Self { version: Some(version.into()), ..self }
+    }
+
     /// Counts in this store.
     pub fn store<T: Store>(self, store: T) -> LimiterBuilder<T> {
-        let Self { rules, max_local_keys, max_waiting, .. } = self;
-        LimiterBuilder { rules, store: StoreSource::Given(store), max_local_keys, max_waiting }
+        let Self { rules, version, max_local_keys, max_waiting, .. } = self;
+        LimiterBuilder { rules, version, store: StoreSource::Given(store), max_local_keys, max_waiting }
     }
 
     /// How many keys are counted in this process at most when the store fails, for rules that
@@ -263,18 +297,22 @@ impl<S: Store> LimiterBuilder<S> {
     /// When a rule makes no sense, or two do not fit together. The error says which and why.
     pub fn build(self) -> Result<Limiter<S>, ConfigError> {
         let rules = RuleSet::new(self.rules)?;
+        let rules = match self.version {
+            Some(version) => rules.with_version(version),
+            None => rules,
+        };
         let store = match self.store {
             StoreSource::New(new) => new(),
             StoreSource::Given(store) => store,
         };
-        let local = rules.decides_locally().then(|| {
-            let builder = MemoryStore::builder();
-            match self.max_local_keys {
-                Some(max_keys) => builder.max_keys(max_keys).build(),
-                None => builder.build(),
-            }
-        });
-        let room = Arc::new(Room::new(self.max_waiting));
-        Ok(Limiter { inner: Arc::new(Inner { rules, store, local, room }) })
+        let inner = Inner {
+            rules: ArcSwap::new(rules.clone().into()),
+            store,
+            local: OnceLock::new(),
+            max_local_keys: self.max_local_keys,
+            room: Arc::new(Room::new(self.max_waiting)),
+        };
+        inner.make_local_store_for(&rules);
+        Ok(Limiter { inner: Arc::new(inner) })
     }
 }

@@ -2,18 +2,20 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Key, RuleName, Store};
+use tollgate_core::{Charge, Key, RuleName};
 
-use super::Limiter;
 use crate::RequestHead;
 use crate::key::Extracted;
-use crate::rule::{Compiled, Matching, MissingKey, QuotaChoice, TierChoice, TierFuture, TierLookup};
+use crate::rule::{Matching, MissingKey, QuotaChoice, Rules, TierChoice, TierFuture, TierLookup};
 
 /// What is to be charged for a request.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// The rules that were in force when it came. All that follows asks these.
+    rules: Arc<Rules>,
     entries: SmallVec<[Planned; 2]>,
     /// A rule that denies because the request has not got its key.
     refused_by: Option<RuleName>,
@@ -46,17 +48,28 @@ enum PendingTier {
 
 impl Plan {
     /// One charge, under the rule's own quota.
-    pub(crate) fn one(rule: usize, key: Key, cost: u32) -> Self {
-        let mut plan = Self::default();
+    pub(crate) fn one(rules: Arc<Rules>, rule: usize, key: Key, cost: u32) -> Self {
+        let mut plan = Self::new(rules);
         plan.push(rule, key, cost);
         plan
     }
 
-    /// These charges.
-    pub(crate) fn of(entries: SmallVec<[Planned; 2]>) -> Self {
-        Self { entries, refused_by: None }
+    /// Nothing.
+    pub(crate) const fn new(rules: Arc<Rules>) -> Self {
+        Self { rules, entries: SmallVec::new_const(), refused_by: None }
     }
 
+    /// The rules that it was made under.
+    #[inline]
+    pub(crate) fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    pub(crate) fn charges(&self) -> SmallVec<[Charge<'_>; 4]> {
+        self.entries.iter().map(|planned| self.rules.charge_of(planned)).collect()
+    }
+
+    /// Adds a charge under a rule's own quota.
     #[inline]
     fn push(&mut self, rule: usize, key: Key, cost: u32) {
         self.entries.push(Planned { rule, quota: QuotaChoice::Own(0), cost, key });
@@ -77,7 +90,8 @@ impl Plan {
     }
 
     #[inline(always)]
-    fn add(&mut self, number: usize, rule: &Compiled, key: Option<Key>, tier: TierChoice, cost: u32) {
+    pub(super) fn add(&mut self, number: usize, key: Option<Key>, tier: TierChoice, cost: u32) {
+        let rule = self.rules.rule(number);
         let key = match (key, rule.missing_key) {
             (Some(key), _) => key,
             (None, MissingKey::Shared) => Key::GLOBAL,
@@ -93,43 +107,51 @@ impl Plan {
     }
 }
 
-impl<S: Store> Limiter<S> {
-    /// What is to be charged for a request under these rules; if something has to be looked up for that, what
-    /// is left to do.
-    #[inline(never)]
-    pub(crate) fn plan(&self, head: &RequestHead<'_>, matching: Matching<'_>) -> Result<Plan, Planning> {
-        let rules = self.rules();
-        let (mut plan, mut pending) = Default::default();
-        rules.for_each(matching, head, |number, head| {
-            let key = rules.rule(number).key.extract(head.extensions(), || *head);
-            self.plan_rule(number, head, key, &mut plan, &mut pending);
-        });
-        self.planned(plan, pending)
+/// What is to be charged for a request; if something has to be looked up for that, what is left to do.
+pub(crate) struct Planner<'a> {
+    rules: &'a Arc<Rules>,
+    plan: Plan,
+    pending: Vec<Pending>,
+}
+
+impl<'a> Planner<'a> {
+    #[inline(always)]
+    fn new(rules: &'a Arc<Rules>) -> Self {
+        Self { rules, plan: Plan::new(Arc::clone(rules)), pending: Vec::new() }
     }
 
-    /// The same for one rule that has been asked for its key.
+    /// Under those of the rules whose paths match.
+    #[inline(never)]
+    pub(crate) fn all(
+        rules: &'a Arc<Rules>,
+        head: &RequestHead<'_>,
+        matching: Matching<'_>,
+    ) -> Result<Plan, Planning> {
+        let mut planner = Self::new(rules);
+        rules.for_each(matching, head, |number, head| {
+            let key = rules.rule(number).key.extract(head.extensions(), || *head);
+            planner.add(number, head, key);
+        });
+        planner.done()
+    }
+
+    /// Under one rule that has been asked for its key.
     #[cold]
-    pub(crate) fn plan_one(
-        &self,
+    pub(crate) fn one(
+        rules: &'a Arc<Rules>,
         head: &RequestHead<'_>,
         rule: usize,
         key: Extracted,
     ) -> Result<Plan, Planning> {
-        let (mut plan, mut pending) = Default::default();
-        self.plan_rule(rule, head, key, &mut plan, &mut pending);
-        self.planned(plan, pending)
+        let mut planner = Self::new(rules);
+        planner.add(rule, head, key);
+        planner.done()
     }
 
     #[inline(always)]
-    fn plan_rule(
-        &self,
-        number: usize,
-        head: &RequestHead<'_>,
-        key: Extracted,
-        plan: &mut Plan,
-        pending: &mut Vec<Pending>,
-    ) {
-        let rule = self.rules().rule(number);
+    fn add(&mut self, number: usize, head: &RequestHead<'_>, key: Extracted) {
+        let Self { rules, plan, pending } = self;
+        let rule = rules.rule(number);
         let cost = rule.cost(|| *head);
         // What is known is planned at once, unless it has to wait for what came before it: the charges
         // are in the order of the rules.
@@ -141,29 +163,30 @@ impl<S: Store> Limiter<S> {
         };
         match (key, tier) {
             (Extracted::Key(key), PendingTier::Now(tier)) if pending.is_empty() => {
-                plan.add(number, rule, Some(key), tier, cost);
+                plan.add(number, Some(key), tier, cost);
             }
             (Extracted::Missing, PendingTier::Now(tier)) if pending.is_empty() => {
-                plan.add(number, rule, None, tier, cost);
+                plan.add(number, None, tier, cost);
             }
             (key, tier) => pending.push(Pending { rule: number, cost, key, tier }),
         }
     }
 
     #[inline(always)]
-    fn planned(&self, plan: Plan, pending: Vec<Pending>) -> Result<Plan, Planning> {
-        if pending.is_empty() { Ok(plan) } else { Err(Box::pin(self.clone().look_up(plan, pending))) }
+    fn done(self) -> Result<Plan, Planning> {
+        let Self { plan, pending, .. } = self;
+        if pending.is_empty() { Ok(plan) } else { Err(Box::pin(look_up(plan, pending))) }
     }
+}
 
-    async fn look_up(self, mut plan: Plan, pending: Vec<Pending>) -> Plan {
-        for Pending { rule: number, cost, key, tier } in pending {
-            let key = key.wait().await;
-            let tier = match tier {
-                PendingTier::Now(tier) => tier,
-                PendingTier::Later(tier) => tier.await,
-            };
-            plan.add(number, self.rules().rule(number), key, tier, cost);
-        }
-        plan
+async fn look_up(mut plan: Plan, pending: Vec<Pending>) -> Plan {
+    for Pending { rule: number, cost, key, tier } in pending {
+        let key = key.wait().await;
+        let tier = match tier {
+            PendingTier::Now(tier) => tier,
+            PendingTier::Later(tier) => tier.await,
+        };
+        plan.add(number, key, tier, cost);
     }
+    plan
 }

@@ -2,6 +2,7 @@
 
 mod index;
 mod pattern;
+mod rule_set;
 mod set;
 mod tier;
 
@@ -14,7 +15,8 @@ use http::Method;
 use tollgate_core::Quota;
 
 pub(crate) use self::pattern::{Pattern, decode};
-pub(crate) use self::set::{Compiled, Matching, QuotaChoice, RuleSet};
+pub use self::rule_set::RuleSet;
+pub(crate) use self::set::{Compiled, Matching, QuotaChoice, Rules};
 pub use self::tier::{Tier, TierChoice};
 pub(crate) use self::tier::{TierFuture, TierLookup};
 use crate::RequestHead;
@@ -309,7 +311,7 @@ impl Rule {
     ///
     /// When it does not. The error is the first that is found, and says why.
     pub fn check(&self) -> Result<(), ConfigError> {
-        RuleSet::new(vec![self.clone()]).map(drop)
+        Rules::new(vec![self.clone()]).map(drop)
     }
 }
 

@@ -4,22 +4,24 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use http::HeaderValue;
-use tollgate_core::{Quota, RuleName, Share};
+use tollgate_core::{Charge, Quota, RuleName, Share};
 
 use super::index::{Index, Matches};
 use super::pattern::Pattern;
 use super::{Cost, MissingKey, Predicate, Rule, Settling, Tier, TierChoice, TierLookup};
 use crate::RequestHead;
-use crate::error::ConfigError;
+use crate::error::{ConfigError, LimiterError};
 use crate::failure::FailurePolicy;
 use crate::headers::ietf;
 use crate::key::KeySource;
+use crate::limiter::Planned;
 use crate::response_head::ResponseHead;
 use crate::settle::Settle;
 
-/// A set of rules that fit together.
-#[derive(Debug)]
-pub(crate) struct RuleSet {
+/// What a [`RuleSet`](super::RuleSet) is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) version: Option<String>,
     rules: Vec<Compiled>,
     index: Index,
     /// Whether there is one rule, which applies everywhere and has the same quota for all.
@@ -38,6 +40,7 @@ pub(crate) enum Matching<'a> {
 }
 
 /// One rule of a set.
+#[derive(Clone)]
 pub(crate) struct Compiled {
     pub(crate) name: RuleName,
     pub(crate) key: KeySource,
@@ -57,6 +60,7 @@ pub(crate) struct Compiled {
     local: Vec<NamedQuota>,
 }
 
+#[derive(Clone)]
 struct NamedQuota {
     quota: Quota,
     /// The quota as it stands in `RateLimit-Policy`.
@@ -84,7 +88,7 @@ pub(crate) enum QuotaChoice {
     Custom(Box<(Quota, Duration)>),
 }
 
-impl RuleSet {
+impl Rules {
     pub(crate) fn new(rules: Vec<Rule>) -> Result<Self, ConfigError> {
         if rules.is_empty() {
             return Err(ConfigError::NoRules);
@@ -116,7 +120,7 @@ impl RuleSet {
             compiled.push(rule);
         }
         let is_settled = compiled.iter().any(Compiled::is_settled);
-        let mut set = Self { rules: compiled, index, is_one_plain: false, is_settled };
+        let mut set = Self { version: None, rules: compiled, index, is_one_plain: false, is_settled };
         set.is_one_plain = set.rules.len() == 1 && set.index.everywhere() == Some(&[0]) && set.is_plain(0);
         Ok(set)
     }
@@ -184,6 +188,18 @@ impl RuleSet {
         &self.rules[number]
     }
 
+    /// What is planned to be charged under a rule.
+    #[inline]
+    pub(crate) fn charge_of<'a>(&'a self, planned: &'a Planned) -> Charge<'a> {
+        let rule = self.rule(planned.rule);
+        Charge::new(rule.name, &planned.key, rule.quota(&planned.quota)).cost(planned.cost)
+    }
+
+    /// The rules, in their order.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Compiled> {
+        self.rules.iter()
+    }
+
     /// Whether a rule decides locally when the store fails.
     pub(crate) fn decides_locally(&self) -> bool {
         self.rules.iter().any(|rule| matches!(rule.failure, FailurePolicy::Local(_)))
@@ -191,6 +207,10 @@ impl RuleSet {
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.rules.iter().position(|rule| rule.name.as_str() == name)
+    }
+
+    pub(crate) fn find_or(&self, name: &str) -> Result<usize, LimiterError> {
+        self.find(name).ok_or_else(|| LimiterError::UnknownRule(name.to_owned()))
     }
 }
 

@@ -11,6 +11,7 @@ use super::Settle;
 use crate::error::LimiterError;
 use crate::limiter::{Limiter, Plan, Planned};
 use crate::response_head::ResponseHead;
+use crate::rule::Rules;
 
 /// The charges of a request that has gone on.
 ///
@@ -18,6 +19,8 @@ use crate::response_head::ResponseHead;
 /// stands at.
 pub(crate) struct Account<S: Store> {
     limiter: Limiter<S>,
+    /// The rules that it was charged under.
+    rules: Arc<Rules>,
     /// `None` if nothing was charged, because no rule counts the request or the store could not tell.
     decision: Option<Decision>,
     /// Whether it was decided in this process, as the store failed.
@@ -88,19 +91,19 @@ pub(crate) type Charging = Pin<Box<dyn Future<Output = Result<Option<Decision>, 
 
 impl<S: Store> Account<S> {
     /// Of a request that nobody counts.
-    pub(crate) fn empty(limiter: Limiter<S>) -> Self {
-        Self { limiter, decision: None, is_local: false, entries: Mutex::default() }
+    pub(crate) fn empty(limiter: Limiter<S>, rules: Arc<Rules>) -> Self {
+        Self { limiter, rules, decision: None, is_local: false, entries: Mutex::default() }
     }
 
     /// Of a request that was admitted.
     pub(crate) fn new(limiter: Limiter<S>, plan: &Plan, decision: Decision, is_local: bool) -> Self {
         let entries = plan.entries().iter().filter_map(|planned| {
-            let receipt = Receipt::of(&decision, limiter.rules().rule(planned.rule).name)?;
+            let receipt = Receipt::of(&decision, plan.rules().rule(planned.rule).name)?;
             let take = Take::charged(planned.cost, receipt);
             Some(Entry { planned: planned.clone(), takes: SmallVec::from_iter([take]), is_settled: false })
         });
-        let entries = Mutex::new(entries.collect());
-        Self { limiter, decision: Some(decision), is_local, entries }
+        let (entries, rules) = (Mutex::new(entries.collect()), Arc::clone(plan.rules()));
+        Self { limiter, rules, decision: Some(decision), is_local, entries }
     }
 
     fn entries(&self) -> MutexGuard<'_, SmallVec<[Entry; 2]>> {
@@ -110,7 +113,7 @@ impl<S: Store> Account<S> {
 
     /// Calls `f` with what was charged under a rule, if it counts the request.
     fn with<T>(&self, rule: &str, f: impl FnOnce(&mut Entry) -> T) -> Result<Option<T>, LimiterError> {
-        let number = self.limiter.find(rule)?;
+        let number = self.rules.find_or(rule)?;
         Ok(self.entries().iter_mut().find(|entry| entry.planned.rule == number).map(f))
     }
 
@@ -125,7 +128,7 @@ impl<S: Store> Account<S> {
     }
 
     fn debit(&self, entry: &mut Entry, cost: u32) {
-        let charge = self.limiter.charge_of(&entry.planned).cost(cost);
+        let charge = self.rules.charge_of(&entry.planned).cost(cost);
         let receipt = entry.takes.first().and_then(|first| first.receipt);
         let debit =
             |charge| receipt.map_or(Debit::new(charge), |receipt| Debit::new(charge).receipt(receipt));
@@ -153,7 +156,7 @@ impl<S: Store> Account<S> {
     }
 
     fn give_back(&self, entry: &mut Entry, mut cost: u32) {
-        let rule = self.limiter.rules().rule(entry.planned.rule).name;
+        let rule = self.rules.rule(entry.planned.rule).name;
         let mut refunds: SmallVec<[Refund<'_>; 2]> = SmallVec::new();
         while let (1.., Some(newest)) = (cost, entry.takes.last_mut()) {
             let part = cost.min(newest.cost);
@@ -183,13 +186,13 @@ impl<S: Store> Account<S> {
     }
 
     fn local_quota(&self, planned: &Planned) -> Quota {
-        let rule = self.limiter.rules().rule(planned.rule);
+        let rule = self.rules.rule(planned.rule);
         rule.local_quota(&planned.quota).unwrap_or_else(|| *rule.quota(&planned.quota))
     }
 
     async fn charge_more(&self, rule: &str, cost: u32) -> Result<Option<Decision>, LimiterError> {
         let Some(planned) = self.with(rule, |entry| entry.planned.clone())? else { return Ok(None) };
-        let charge = self.limiter.charge_of(&planned).cost(cost);
+        let charge = self.rules.charge_of(&planned).cost(cost);
         let decision = match self.local_store() {
             Some(store) => {
                 let quota = self.local_quota(&planned);
@@ -241,7 +244,7 @@ impl<S: Store> Settling for Account<S> {
             self.entries().iter().filter(unsettled).map(|entry| entry.planned.rule).collect();
         for rule in rules {
             // Whoever is asked here may look at the request's limits, so nothing is locked meanwhile.
-            let cost = match self.limiter.rules().rule(rule).settle(response) {
+            let cost = match self.rules.rule(rule).settle(response) {
                 Settle::Keep => continue,
                 Settle::Free => 0,
                 Settle::Cost(cost) => cost,
