@@ -15,6 +15,7 @@ mod limiter;
 mod local;
 mod local_limiter;
 mod metering;
+mod modes;
 mod queueing;
 mod rejection;
 mod rules;

@@ -42,6 +42,7 @@ impl From<Result<Plan, Planning>> for Asked {
 }
 
 /// The rules that match a request.
+#[expect(clippy::large_enum_variant, reason = "it is looked at at once")]
 enum Found<'a> {
     /// One, by its number, which has the same quota for all, and the pattern by which it matches.
     One(usize, Option<&'a Pattern>),
@@ -155,6 +156,10 @@ impl<S: Store, R> Gate<S, R> {
             Asked::Planned(plan) => {
                 if let Some(rule) = plan.refused_by() {
                     return ResponseFuture::answer(self.refuse(&request, rules, rule));
+                }
+                if plan.entries().is_empty() {
+                    let told = self.shadow_alone(&mut request, &plan);
+                    return ResponseFuture::forward(inner.call(request), told);
                 }
                 if self.limiter.has_line(&plan, Patience::OfRules) {
                     return self.queue(inner, request, plan, None);

@@ -34,6 +34,13 @@ pub enum ConfigError {
         /// The tier.
         tier: String,
     },
+    /// A rule has a [candidate](crate::Rule::candidate_of_tier) for a tier that it has not got, or that has no limit.
+    CandidateOfNoTier {
+        /// The rule.
+        rule: String,
+        /// The tier.
+        tier: String,
+    },
     /// A rule's cost is above what its quota can ever hold, so it would never admit anything.
     CostAboveQuota {
         /// The rule.
@@ -100,6 +107,12 @@ impl fmt::Display for ConfigError {
             Self::Quota { rule, tier, error } => write!(f, "{}: {error}", Place(rule, tier.as_deref())),
             Self::DuplicateTier { rule, tier } => {
                 write!(f, "rule `{rule}`: two tiers are named `{tier}`")
+            }
+            Self::CandidateOfNoTier { rule, tier } => {
+                write!(
+                    f,
+                    "rule `{rule}`: there is a candidate for the tier `{tier}`, but no such tier with a limit"
+                )
             }
             Self::CostAboveQuota { rule, tier, cost, max } => write!(
                 f,

@@ -7,12 +7,12 @@ use http::{HeaderValue, Method, Request, Response};
 use tollgate_core::{Decision, MemoryStore, Outcome, Retry, RuleName, Store, StoreError, Timestamp};
 
 use crate::RequestHead;
-use crate::headers::{HeaderFields, Trio};
+use crate::headers::{HeaderFields, Lines, Trio};
 use crate::hold::{Held, Patience, Ticket};
-use crate::limiter::{Fallback, Limiter, Plan};
+use crate::limiter::{Fallback, Limiter, Plan, ShadowReport};
 use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice, Rules};
-use crate::settle::{Account, Limits, Settling};
+use crate::settle::{Account, Limits};
 use crate::told::{More, One, Shown, Told, expose};
 
 /// A limiter, and how it speaks to clients.
@@ -73,9 +73,12 @@ impl<S: Store, R> Gate<S, R> {
         if self.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
-        let settling = self
+        let account = self
             .settle(request, plan.rules(), |limiter| Account::new(limiter, plan, decision.clone(), false));
-        let told = self.tell(decision, policies(plan), settling);
+        let told = match plan.shadows() {
+            [] => self.tell(decision, policies(plan), account),
+            _ => self.tell_and_shadow(decision, plan, account),
+        };
         if decision.is_delayed() {
             self.hold(request, plan, Held::new(decision, false), told)
         } else {
@@ -131,9 +134,9 @@ impl<S: Store, R> Gate<S, R> {
         if self.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
-        let settling =
+        let account =
             self.settle(request, plan.rules(), |limiter| Account::new(limiter, plan, decision.clone(), true));
-        let told = self.tell(&decision, local_policies(plan), settling);
+        let told = self.tell(&decision, local_policies(plan), account);
         if decision.is_delayed() {
             self.hold(request, plan, Held::new(&decision, true), told)
         } else {
@@ -149,12 +152,12 @@ impl<S: Store, R> Gate<S, R> {
         request: &mut Request<A>,
         rules: &Rules,
         account: impl FnOnce(Limiter<S>) -> Account<S>,
-    ) -> Option<Arc<dyn Settling>> {
+    ) -> Option<Arc<Account<S>>> {
         if !rules.is_settled() {
             return None;
         }
-        let account: Arc<dyn Settling> = Arc::new(account(self.limiter.clone()));
-        Limits::new(Arc::clone(&account)).put(request.extensions_mut());
+        let account = Arc::new(account(self.limiter.clone()));
+        Limits::new(Arc::<Account<S>>::clone(&account)).put(request.extensions_mut());
         Some(account)
     }
 
@@ -225,17 +228,46 @@ impl<S: Store, R> Gate<S, R> {
         &self,
         decision: &Decision,
         policies: impl Iterator<Item = HeaderValue>,
-        settling: Option<Arc<dyn Settling>>,
+        account: Option<Arc<Account<S>>>,
     ) -> Told {
         let shown = self.shown();
-        if shown.exposed || self.fields.ietf.is_some() || settling.is_some() {
-            let lines = self.fields.lines(decision, policies);
-            return Told::more(More { decision: decision.clone(), shown, lines, settling });
+        if shown.exposed || self.fields.ietf.is_some() || account.is_some() {
+            let (lines, settling) =
+                (self.fields.lines(decision, policies), account.map(|account| account as _));
+            return Told::more(More { decision: decision.clone(), shown, lines, settling, shadows: None });
         }
         match decision.tightest() {
             Some((rule, outcome)) => Told::one(One { rule, at: decision.at(), outcome: *outcome, shown }),
             None => Told::NOTHING,
         }
+    }
+
+    /// The same for a request that there are rules in shadow for, which are asked.
+    #[cold]
+    fn tell_and_shadow(&self, decision: &Decision, plan: &Plan, account: Option<Arc<Account<S>>>) -> Told {
+        let report = ShadowReport::of(plan);
+        self.limiter.shadow(plan, account.as_ref(), report.as_ref());
+        let Some(report) = report else { return self.tell(decision, policies(plan), account) };
+        let lines = self.fields.lines(decision, policies(plan));
+        let (settling, shadows) = (account.map(|account| account as _), Some((self.fields, report)));
+        Told::more(More { decision: decision.clone(), shown: self.shown(), lines, settling, shadows })
+    }
+
+    /// What becomes of a request for which there are only rules in shadow.
+    #[cold]
+    pub(crate) fn shadow_alone<A>(&self, request: &mut Request<A>, plan: &Plan) -> Told {
+        let account = self.settle(request, plan.rules(), |limiter| Account::shadow(limiter, plan));
+        let report = ShadowReport::of(plan);
+        self.limiter.shadow(plan, account.as_ref(), report.as_ref());
+        if account.is_none() && report.is_none() {
+            return Told::NOTHING;
+        }
+        // Nothing was decided, so there is nothing to expose.
+        let shown = Shown { legacy: self.fields.legacy, exposed: false };
+        let (decision, lines) = (Decision::new(Timestamp::UNIX_EPOCH), Lines::default());
+        let settling = account.map(|account| account as _);
+        let shadows = report.map(|report| (self.fields, report));
+        Told::more(More { decision, shown, lines, settling, shadows })
     }
 
     /// The same for a request that one rule admits, under the rule's own quota.
@@ -251,7 +283,7 @@ impl<S: Store, R> Gate<S, R> {
             expose(request.extensions_mut(), || decision.clone());
         }
         let lines = self.fields.lines(&decision, std::iter::once(rule.policy(&QuotaChoice::Own(0))));
-        Told::more(More { decision, shown, lines, settling: None })
+        Told::more(More { decision, shown, lines, settling: None, shadows: None })
     }
 
     #[inline]

@@ -41,6 +41,6 @@ pub use self::layer::RateLimitLayer;
 pub use self::limiter::{ChargeBuilder, Limiter, LimiterBuilder};
 pub use self::response::{BoxRejection, GrpcRejection, JsonRejection, ProblemRejection, Refusal, Rejection};
 pub use self::response_head::ResponseHead;
-pub use self::rule::{MissingKey, Rule, RuleSet, Tier, TierChoice};
+pub use self::rule::{MissingKey, Mode, Rule, RuleSet, Tier, TierChoice};
 pub use self::service::RateLimit;
 pub use self::settle::{ByteCount, Limits, Measure, Meter, MeterFuture, MeterLayer, Metered, Settle};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::{Extensions, Response};
 use tollgate_core::{Decision, Outcome, RuleName, Timestamp};
 
-use crate::headers::{Lines, Trio};
+use crate::headers::{HeaderFields, Lines, Trio};
+use crate::limiter::ShadowReport;
 use crate::response_head::ResponseHead;
 use crate::settle::Settling;
 
@@ -32,6 +33,8 @@ pub(crate) struct More {
     pub(crate) lines: Lines,
     /// Settled by the response, if there is one.
     pub(crate) settling: Option<Arc<dyn Settling>>,
+    /// What rules in shadow say, if it is to be told.
+    pub(crate) shadows: Option<(HeaderFields, Arc<ShadowReport>)>,
 }
 
 /// How a decision is shown.
@@ -88,7 +91,9 @@ impl More {
             settling.answered(&ResponseHead::from(&*response));
         }
         let denied_within = denied_within(response);
-        if self.shown.legacy {
+        if let Some((fields, report)) = &self.shadows {
+            tell_shadows(&self.decision, *fields, report, denied_within, response);
+        } else if self.shown.legacy {
             if let Some(trio) = Trio::of(&self.decision) {
                 trio.write(response.headers_mut(), denied_within);
             }
@@ -97,6 +102,29 @@ impl More {
         if self.shown.exposed && !denied_within {
             expose(response.extensions_mut(), || self.decision);
         }
+    }
+}
+
+/// Writes the fields of a decision as if the rules in shadow that are shown had been asked, too; those of the IETF for these
+/// alone.
+#[cold]
+fn tell_shadows<B>(
+    decision: &Decision,
+    fields: HeaderFields,
+    report: &ShadowReport,
+    denied_within: bool,
+    response: &mut Response<B>,
+) {
+    let mut all = decision.clone();
+    report.said(|rules, planned, shadow| {
+        let policy = rules.rule(planned.rule).policy(&planned.quota);
+        fields.lines(shadow, std::iter::once(policy)).write(response.headers_mut());
+        for (rule, outcome) in shadow.outcomes() {
+            all.push_at(rule, *outcome, shadow.at());
+        }
+    });
+    if let (true, Some(trio)) = (fields.legacy, Trio::of(&all)) {
+        trio.write(response.headers_mut(), denied_within);
     }
 }
 

@@ -172,6 +172,9 @@ where
     if let Some(rule) = plan.refused_by() {
         return Next::Answer(service.gate().refuse(request, plan.rules(), rule));
     }
+    if plan.entries().is_empty() {
+        return Next::Forward(service.gate().shadow_alone(request, &plan));
+    }
     if service.limiter().has_line(&plan, Patience::OfRules) {
         return Next::Step(Step::queue(service, plan, None));
     }

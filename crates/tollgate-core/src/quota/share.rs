@@ -5,7 +5,10 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
+use sha2::{Digest, Sha256};
+
 use super::{MAX_FILL, Quota, gcd};
+use crate::{Key, RuleName};
 
 /// A fraction above zero and at most one.
 ///
@@ -15,6 +18,7 @@ use super::{MAX_FILL, Quota, gcd};
 /// const SHARE: Share = Share::one_of(4);
 /// assert_eq!(Quota::per_minute(100).share(SHARE), Quota::per_minute(25));
 /// assert_eq!("1/4".parse(), Ok(SHARE));
+/// assert_eq!("25%".parse(), Ok(SHARE));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Share {
@@ -55,6 +59,35 @@ impl Share {
             (Some(parts), Some(of)) => Ok(Self { parts, of }),
             _ => Err(ShareError::Nothing),
         }
+    }
+
+    /// Whether a key is among this share of all keys.
+    ///
+    /// By a hash that is the same in every process and for ever, so that all nodes say the same of a key. A key that is in
+    /// a share is in every larger one. Each rule has other keys in its share, lest some callers be among the first
+    /// whatever is tried.
+    ///
+    /// ```
+    /// use tollgate_core::{Key, RuleName, Share};
+    ///
+    /// let rule = RuleName::new("per-user")?;
+    /// let keys: Vec<_> = (0..1_000).map(|id: u64| Key::from(id)).collect();
+    /// let count = |share: Share| keys.iter().filter(|key| share.includes(rule, key)).count();
+    /// assert!((50..150).contains(&count(Share::one_of(10))));
+    /// assert_eq!(count(Share::WHOLE), 1_000);
+    /// # Ok::<(), tollgate_core::RuleNameError>(())
+    /// ```
+    #[must_use]
+    pub fn includes(self, rule: RuleName, key: &Key) -> bool {
+        let mut hash = Sha256::new();
+        hash.update(key.shape().to_le_bytes());
+        for word in key.words() {
+            hash.update(word.to_le_bytes());
+        }
+        hash.update(rule.as_str());
+        let place = hash.finalize().iter().take(8).fold(0, |place, byte| place << 8 | u64::from(*byte));
+        // Below the same part of all the numbers that there are.
+        u128::from(place) * u128::from(self.of.get()) < u128::from(self.parts.get()) << 64
     }
 
     /// This share of a number, rounded down, but at least one.
@@ -104,10 +137,13 @@ impl fmt::Display for Share {
 impl FromStr for Share {
     type Err = ShareError;
 
-    /// From a text such as `1/4`.
+    /// From a text such as `1/4` or `25%`.
     fn from_str(text: &str) -> Result<Self, ShareError> {
-        let (parts, of) = text.split_once('/').ok_or(ShareError::NoFraction)?;
         let number = |text: &str| text.trim().parse().map_err(|_| ShareError::NoFraction);
+        if let Some(percent) = text.trim_end().strip_suffix('%') {
+            return Self::new(number(percent)?, 100);
+        }
+        let (parts, of) = text.split_once('/').ok_or(ShareError::NoFraction)?;
         Self::new(number(parts)?, number(of)?)
     }
 }
@@ -129,7 +165,9 @@ impl fmt::Display for ShareError {
         f.write_str(match self {
             Self::Nothing => "a share of nothing admits nothing; the least is one part",
             Self::AboveWhole => "a share cannot be more than the whole",
-            Self::NoFraction => "a share is a fraction of two whole numbers, such as 1/4",
+            Self::NoFraction => {
+                "a share is a fraction of two whole numbers, such as 1/4, or whole percents, such as 25%"
+            }
         })
     }
 }

@@ -67,6 +67,7 @@ impl<S: Store> Limiter<S> {
         is_local: bool,
         patience: Option<Duration>,
     ) -> Result<Decision, LimiterError> {
+        let shadowed = (!is_local && !plan.shadows().is_empty()).then(|| plan.clone());
         if decision.is_delayed() {
             let until = Instant::now() + decision.delay();
             // What was charged is given back where this is dropped.
@@ -79,6 +80,9 @@ impl<S: Store> Limiter<S> {
                 return Err(LimiterError::NoRoom);
             }
             place.take();
+        }
+        if let Some(plan) = shadowed {
+            self.shadow_admitted(&plan, &decision);
         }
         Ok(decision)
     }

@@ -67,13 +67,14 @@ impl<S: Store> ChargeBuilder<S> {
         self
     }
 
-    /// What charging would say, without charging.
+    /// What charging would say, without charging. Rules in [shadow](crate::Mode) say what they would say if they were
+    /// enforced.
     ///
     /// # Errors
     ///
     /// When there is no such rule or tier, or the store fails and no rule decides locally.
     pub async fn peek(self) -> Result<Decision, LimiterError> {
-        let plan = self.plan()?;
+        let plan = self.plan()?.enforced();
         let looked = self.limiter.store().peek(&plan.charges()).await;
         looked.or_else(|error| self.fall_back(&plan, error, MemoryStore::look))
     }
@@ -189,8 +190,13 @@ impl<S: Store> IntoFuture for ChargeBuilder<S> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let plan = self.plan()?;
-            let charging = self.limiter.decide(&plan);
-            charging.await.or_else(|error| self.fall_back(&plan, error, MemoryStore::decide))
+            match self.limiter.decide(&plan).await {
+                Ok(decision) => {
+                    self.limiter.shadow_admitted(&plan, &decision);
+                    Ok(decision)
+                }
+                Err(error) => self.fall_back(&plan, error, MemoryStore::decide),
+            }
         })
     }
 }

@@ -3,6 +3,7 @@
 mod charge;
 mod fallback;
 mod plan;
+mod shadow;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -13,6 +14,7 @@ use tollgate_core::{Answer, Key, MemoryStore, Quota, Refund, RuleName, Store};
 pub use self::charge::ChargeBuilder;
 pub(crate) use self::fallback::Fallback;
 pub(crate) use self::plan::{Plan, Planned, Planner, Planning};
+pub(crate) use self::shadow::ShadowReport;
 use crate::error::{ConfigError, LimiterError};
 use crate::hold::Room;
 use crate::rule::{Rule, RuleSet, Rules};

@@ -9,7 +9,7 @@ use tollgate_core::{Charge, Key, RuleName};
 
 use crate::RequestHead;
 use crate::key::Extracted;
-use crate::rule::{Matching, MissingKey, QuotaChoice, Rules, TierChoice, TierFuture, TierLookup};
+use crate::rule::{Matching, MissingKey, QuotaChoice, Role, Rules, TierChoice, TierFuture, TierLookup};
 
 /// What is to be charged for a request.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct Plan {
     /// The rules that were in force when it came. All that follows asks these.
     rules: Arc<Rules>,
     entries: SmallVec<[Planned; 2]>,
+    /// What is only charged to be seen.
+    shadows: Vec<Planned>,
     /// A rule that denies because the request has not got its key.
     refused_by: Option<RuleName>,
 }
@@ -28,6 +30,14 @@ pub(crate) struct Planned {
     pub(crate) quota: QuotaChoice,
     pub(crate) cost: u32,
     pub(crate) key: Key,
+    pub(crate) role: Role,
+}
+
+impl Planned {
+    /// Whether it is the charge that another one is a copy of.
+    pub(crate) fn is_for(&self, other: &Self) -> bool {
+        (self.rule, self.role, &self.key) == (other.rule, other.role, &other.key)
+    }
 }
 
 /// A plan that waits for lookups.
@@ -50,13 +60,13 @@ impl Plan {
     /// One charge, under the rule's own quota.
     pub(crate) fn one(rules: Arc<Rules>, rule: usize, key: Key, cost: u32) -> Self {
         let mut plan = Self::new(rules);
-        plan.push(rule, key, cost);
+        plan.push(Planned { rule, quota: QuotaChoice::Own(0), cost, key, role: Role::Enforced });
         plan
     }
 
     /// Nothing.
     pub(crate) const fn new(rules: Arc<Rules>) -> Self {
-        Self { rules, entries: SmallVec::new_const(), refused_by: None }
+        Self { rules, entries: SmallVec::new_const(), shadows: Vec::new(), refused_by: None }
     }
 
     /// The rules that it was made under.
@@ -69,15 +79,37 @@ impl Plan {
         self.entries.iter().map(|planned| self.rules.charge_of(planned)).collect()
     }
 
-    /// Adds a charge under a rule's own quota.
     #[inline]
-    fn push(&mut self, rule: usize, key: Key, cost: u32) {
-        self.entries.push(Planned { rule, quota: QuotaChoice::Own(0), cost, key });
+    fn push(&mut self, planned: Planned) {
+        let rule = self.rules.rule(planned.rule);
+        if rule.has_candidate(&planned.quota) {
+            self.shadows.push(Planned { role: Role::Candidate, ..planned.clone() });
+        }
+        match planned.role {
+            Role::Enforced => self.entries.push(planned),
+            Role::Shadow | Role::Candidate => self.shadows.push(planned),
+        }
     }
 
     #[inline]
     pub(crate) fn entries(&self) -> &[Planned] {
         &self.entries
+    }
+
+    /// What is only charged to be seen.
+    #[inline]
+    pub(crate) fn shadows(&self) -> &[Planned] {
+        &self.shadows
+    }
+
+    /// The same, but all that is only charged to be seen is to be obeyed.
+    pub(crate) fn enforced(mut self) -> Self {
+        for planned in std::mem::take(&mut self.shadows) {
+            if planned.role == Role::Shadow {
+                self.entries.push(Planned { role: Role::Enforced, ..planned });
+            }
+        }
+        self
     }
 
     pub(crate) const fn refused_by(&self) -> Option<RuleName> {
@@ -86,7 +118,7 @@ impl Plan {
 
     /// Whether no rule has anything to say.
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.refused_by.is_none()
+        self.entries.is_empty() && self.shadows.is_empty() && self.refused_by.is_none()
     }
 
     #[inline(always)]
@@ -96,13 +128,15 @@ impl Plan {
             (Some(key), _) => key,
             (None, MissingKey::Shared) => Key::GLOBAL,
             (None, MissingKey::Skip) => return,
+            (None, MissingKey::Deny) if !rule.is_enforced() => return,
             (None, MissingKey::Deny) => {
                 self.refused_by.get_or_insert(rule.name);
                 return;
             }
         };
         if let Some(quota) = rule.tier(tier) {
-            self.entries.push(Planned { rule: number, quota, cost, key });
+            let role = rule.role(&key);
+            self.push(Planned { rule: number, quota, cost, key, role });
         }
     }
 }
@@ -156,7 +190,10 @@ impl<'a> Planner<'a> {
         // What is known is planned at once, unless it has to wait for what came before it: the charges
         // are in the order of the rules.
         let (key, tier) = match (&rule.tier_lookup, key) {
-            (None, Extracted::Key(key)) if pending.is_empty() => return plan.push(number, key, cost),
+            (None, Extracted::Key(key)) if pending.is_empty() => {
+                let role = rule.role(&key);
+                return plan.push(Planned { rule: number, quota: QuotaChoice::Own(0), cost, key, role });
+            }
             (None, key) => (key, PendingTier::Now(TierChoice::Default)),
             (Some(TierLookup::Now(lookup)), key) => (key, PendingTier::Now(lookup(head))),
             (Some(TierLookup::Later(lookup)), key) => (key, PendingTier::Later(lookup(head))),

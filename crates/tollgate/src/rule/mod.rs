@@ -1,6 +1,7 @@
 //! What is limited, by what key, and how much.
 
 mod index;
+mod mode;
 mod pattern;
 mod rule_set;
 mod set;
@@ -14,6 +15,8 @@ use std::time::Duration;
 use http::Method;
 use tollgate_core::Quota;
 
+pub use self::mode::Mode;
+pub(crate) use self::mode::Role;
 pub(crate) use self::pattern::{Pattern, decode};
 pub use self::rule_set::RuleSet;
 pub(crate) use self::set::{Compiled, Matching, QuotaChoice, Rules};
@@ -64,6 +67,10 @@ pub struct Rule {
     settling: Settling,
     hold: Duration,
     failure: FailurePolicy,
+    mode: Mode,
+    shows_shadow: bool,
+    candidate: Option<Quota>,
+    tier_candidates: Vec<(String, Quota)>,
 }
 
 /// What a rule does with a request that has not got its key.
@@ -109,6 +116,10 @@ impl Rule {
             settling: Settling::default(),
             hold: Duration::ZERO,
             failure: FailurePolicy::default(),
+            mode: Mode::default(),
+            shows_shadow: false,
+            candidate: None,
+            tier_candidates: Vec::new(),
         }
     }
 
@@ -298,6 +309,38 @@ impl Rule {
         Self { failure, ..self }
     }
 
+    /// Whether what the rule says counts; it does unless it is said.
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Counts, and says what it would do in metrics and logs, but does not do it: [`Mode::Shadow`].
+    pub fn shadow(self) -> Self {
+        self.mode(Mode::Shadow)
+    }
+
+    /// Has another quota run in shadow beside the rule's own, to see what it would do. What is counted under it is a counter
+    /// of its own, under the name of the rule and `~candidate`.
+    ///
+    /// It is for those who are in no tier; [`candidate_of_tier`](Self::candidate_of_tier) is for the others.
+    pub fn candidate(self, quota: Quota) -> Self {
+        Self { candidate: Some(quota), ..self }
+    }
+
+    /// Has another quota run in shadow beside that of a [tier](Self::tier).
+    pub fn candidate_of_tier(mut self, tier: impl Into<String>, quota: Quota) -> Self {
+        self.tier_candidates.push((tier.into(), quota));
+        self
+    }
+
+    /// Whether header fields tell of the rule while it is in shadow, as if it were enforced; they do not unless it is said.
+    ///
+    /// As nobody waits for what a rule in shadow says, a store that is asked over the network may not have answered when the
+    /// response is there. Then the fields do not tell of it.
+    pub fn show_in_shadow(self, on: bool) -> Self {
+        Self { shows_shadow: on, ..self }
+    }
+
     /// Whether the rule makes sense by itself: what [`LimiterBuilder::build`](crate::LimiterBuilder::build) would say of it.
     ///
     /// ```
@@ -324,6 +367,7 @@ impl fmt::Debug for Rule {
             .field("tiers", &self.tiers)
             .field("missing_key", &self.missing_key)
             .field("failure", &self.failure)
+            .field("mode", &self.mode)
             .finish_non_exhaustive()
     }
 }

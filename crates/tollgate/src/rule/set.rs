@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use http::HeaderValue;
-use tollgate_core::{Charge, Quota, RuleName, Share};
+use tollgate_core::{Charge, Key, Quota, RuleName, Share};
 
 use super::index::{Index, Matches};
 use super::pattern::Pattern;
-use super::{Cost, MissingKey, Predicate, Rule, Settling, Tier, TierChoice, TierLookup};
+use super::{Cost, MissingKey, Mode, Predicate, Role, Rule, Settling, Tier, TierChoice, TierLookup};
 use crate::RequestHead;
 use crate::error::{ConfigError, LimiterError};
 use crate::failure::FailurePolicy;
@@ -47,6 +47,10 @@ pub(crate) struct Compiled {
     pub(crate) missing_key: MissingKey,
     pub(crate) tier_lookup: Option<TierLookup>,
     pub(crate) failure: FailurePolicy,
+    pub(crate) shows_shadow: bool,
+    mode: Mode,
+    /// The name under which candidates are counted; none if there are none.
+    candidate: Option<RuleName>,
     predicates: Vec<Predicate>,
     cost: Cost,
     settling: Settling,
@@ -67,11 +71,13 @@ struct NamedQuota {
     policy: HeaderValue,
     /// For how long requests are held back that are over it.
     hold: Duration,
+    /// What may be in its place next.
+    candidate: Option<Quota>,
 }
 
 impl NamedQuota {
     fn new(rule: RuleName, quota: Quota) -> Self {
-        Self { quota, policy: ietf::policy(rule, &quota), hold: Duration::ZERO }
+        Self { quota, policy: ietf::policy(rule, &quota), hold: Duration::ZERO, candidate: None }
     }
 
     fn share(&self, rule: RuleName, share: Share) -> Self {
@@ -114,8 +120,10 @@ impl Rules {
                 index.add(number, method.clone(), &pattern);
             }
             let rule = Compiled::new(rule)?;
-            if !names.insert(rule.name.id()) {
-                return Err(ConfigError::DuplicateRule { rule: rule.name.to_string() });
+            for name in [Some(rule.name), rule.candidate].into_iter().flatten() {
+                if !names.insert(name.id()) {
+                    return Err(ConfigError::DuplicateRule { rule: name.to_string() });
+                }
             }
             compiled.push(rule);
         }
@@ -192,7 +200,17 @@ impl Rules {
     #[inline]
     pub(crate) fn charge_of<'a>(&'a self, planned: &'a Planned) -> Charge<'a> {
         let rule = self.rule(planned.rule);
-        Charge::new(rule.name, &planned.key, rule.quota(&planned.quota)).cost(planned.cost)
+        let (name, quota) = match planned.role {
+            Role::Candidate => rule.candidate(&planned.quota),
+            Role::Enforced | Role::Shadow => (rule.name, rule.quota(&planned.quota)),
+        };
+        Charge::new(name, &planned.key, quota).cost(planned.cost)
+    }
+
+    /// The name under which it is charged.
+    #[inline]
+    pub(crate) fn name_of(&self, planned: &Planned) -> RuleName {
+        self.charge_of(planned).rule
     }
 
     /// The rules, in their order.
@@ -260,6 +278,21 @@ impl Compiled {
                 return Err(ConfigError::DuplicateTier { rule: rule.name, tier: tier.clone() });
             }
         }
+        let mut candidate = None;
+        let of_tiers = rule.tier_candidates.iter().map(|(tier, quota)| (Some(tier), quota));
+        for (tier, quota) in rule.candidate.iter().map(|quota| (None, quota)).chain(of_tiers) {
+            let number = match tier {
+                None => 0,
+                Some(tier) => match tiers.get(tier) {
+                    Some(Some(number)) => *number,
+                    _ => {
+                        return Err(ConfigError::CandidateOfNoTier { rule: rule.name, tier: tier.clone() });
+                    }
+                },
+            };
+            quotas[number].candidate = Some(check(tier, quota, Duration::ZERO)?.quota);
+            candidate = Some(RuleName::new(&format!("{name}~candidate"))?);
+        }
         let local = match rule.failure {
             FailurePolicy::Local(share) => quotas.iter().map(|own| own.share(name, share)).collect(),
             _ => Vec::new(),
@@ -270,6 +303,9 @@ impl Compiled {
             missing_key: rule.missing_key,
             tier_lookup: rule.tier_lookup,
             failure: rule.failure,
+            shows_shadow: rule.shows_shadow,
+            mode: rule.mode,
+            candidate,
             predicates: rule.predicates,
             cost: rule.cost,
             settling: rule.settling,
@@ -283,7 +319,11 @@ impl Compiled {
 
     #[inline]
     fn is_plain(&self) -> bool {
-        self.predicates.is_empty() && self.tier_lookup.is_none() && !self.holds
+        self.predicates.is_empty()
+            && self.tier_lookup.is_none()
+            && !self.holds
+            && self.mode == Mode::Enforce
+            && self.candidate.is_none()
     }
 
     fn is_settled(&self) -> bool {
@@ -328,6 +368,35 @@ impl Compiled {
         match choice {
             QuotaChoice::Own(number) => &self.quotas[*number].quota,
             QuotaChoice::Custom(custom) => &custom.0,
+        }
+    }
+
+    /// Whether what it says of a key counts.
+    #[inline]
+    pub(crate) fn role(&self, key: &Key) -> Role {
+        self.mode.role(self.name, key)
+    }
+
+    /// Whether it counts for everybody.
+    pub(crate) fn is_enforced(&self) -> bool {
+        self.mode == Mode::Enforce
+    }
+
+    /// Whether there is a quota that may be the next.
+    #[inline]
+    pub(crate) fn has_candidate(&self, choice: &QuotaChoice) -> bool {
+        matches!(choice, QuotaChoice::Own(number) if self.quotas[*number].candidate.is_some())
+    }
+
+    /// The quota that may be the next, and the name under which it is counted.
+    fn candidate<'a>(&'a self, choice: &'a QuotaChoice) -> (RuleName, &'a Quota) {
+        let candidate = match choice {
+            QuotaChoice::Own(number) => self.quotas[*number].candidate.as_ref(),
+            QuotaChoice::Custom(_) => None,
+        };
+        match (self.candidate, candidate) {
+            (Some(name), Some(quota)) => (name, quota),
+            _ => (self.name, self.quota(choice)),
         }
     }
 

@@ -11,7 +11,7 @@ use super::Settle;
 use crate::error::LimiterError;
 use crate::limiter::{Limiter, Plan, Planned};
 use crate::response_head::ResponseHead;
-use crate::rule::Rules;
+use crate::rule::{Role, Rules};
 
 /// The charges of a request that has gone on.
 ///
@@ -35,6 +35,8 @@ struct Entry {
     takes: SmallVec<[Take; 1]>,
     /// Whether the handler has said what it costs. Then nobody else does.
     is_settled: bool,
+    /// What it is to be brought to when it is known to be charged: nobody waits for what is charged to be seen.
+    awaited: Option<Option<u32>>,
 }
 
 /// A part of what was charged, and the receipt for it if there is one.
@@ -95,13 +97,40 @@ impl<S: Store> Account<S> {
         Self { limiter, rules, decision: None, is_local: false, entries: Mutex::default() }
     }
 
+    /// Of a request that is only counted to be seen.
+    pub(crate) fn shadow(limiter: Limiter<S>, plan: &Plan) -> Self {
+        let entries = Mutex::new(plan.shadows().iter().map(|planned| Entry::new(planned, None)).collect());
+        Self { limiter, rules: Arc::clone(plan.rules()), decision: None, is_local: false, entries }
+    }
+
+    /// What came of a charge that was made to be seen.
+    pub(crate) fn shadowed(&self, planned: &Planned, decision: Option<&Decision>) {
+        let name = self.rules.name_of(planned);
+        let receipt = decision.and_then(|decision| Receipt::of(decision, name));
+        let mut entries = self.entries();
+        let is_it = |entry: &Entry| entry.awaited.is_some() && entry.planned.is_for(planned);
+        let Some(place) = entries.iter().position(is_it) else { return };
+        match receipt {
+            // It would have been denied, so there is nothing to settle.
+            None => drop(entries.remove(place)),
+            Some(receipt) => {
+                let entry = &mut entries[place];
+                entry.takes.push(Take::charged(planned.cost, receipt));
+                if let Some(cost) = entry.awaited.take().flatten() {
+                    self.bring(entry, cost);
+                }
+            }
+        }
+    }
+
     /// Of a request that was admitted.
     pub(crate) fn new(limiter: Limiter<S>, plan: &Plan, decision: Decision, is_local: bool) -> Self {
         let entries = plan.entries().iter().filter_map(|planned| {
-            let receipt = Receipt::of(&decision, plan.rules().rule(planned.rule).name)?;
-            let take = Take::charged(planned.cost, receipt);
-            Some(Entry { planned: planned.clone(), takes: SmallVec::from_iter([take]), is_settled: false })
+            let receipt = Receipt::of(&decision, plan.rules().name_of(planned))?;
+            Some(Entry::new(planned, Some(Take::charged(planned.cost, receipt))))
         });
+        let shadows = plan.shadows().iter().filter(|_| !is_local).map(|planned| Entry::new(planned, None));
+        let entries = entries.chain(shadows);
         let (entries, rules) = (Mutex::new(entries.collect()), Arc::clone(plan.rules()));
         Self { limiter, rules, decision: Some(decision), is_local, entries }
     }
@@ -111,14 +140,19 @@ impl<S: Store> Account<S> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `f` with what was charged under a rule, if it counts the request.
+    /// Calls `f` with what was charged under a rule to be obeyed, if it counts the request.
     fn with<T>(&self, rule: &str, f: impl FnOnce(&mut Entry) -> T) -> Result<Option<T>, LimiterError> {
         let number = self.rules.find_or(rule)?;
-        Ok(self.entries().iter_mut().find(|entry| entry.planned.rule == number).map(f))
+        let is_it = |entry: &&mut Entry| entry.planned.rule == number && entry.planned.role == Role::Enforced;
+        Ok(self.entries().iter_mut().find(is_it).map(f))
     }
 
     /// Brings an entry to what it should cost. Where it is that already, the store is not asked.
     fn bring(&self, entry: &mut Entry, cost: u32) {
+        if let Some(awaited) = &mut entry.awaited {
+            *awaited = Some(cost);
+            return;
+        }
         let charged = entry.charged();
         if cost > charged {
             self.debit(entry, cost - charged);
@@ -156,7 +190,7 @@ impl<S: Store> Account<S> {
     }
 
     fn give_back(&self, entry: &mut Entry, mut cost: u32) {
-        let rule = self.rules.rule(entry.planned.rule).name;
+        let rule = self.rules.name_of(&entry.planned);
         let mut refunds: SmallVec<[Refund<'_>; 2]> = SmallVec::new();
         while let (1.., Some(newest)) = (cost, entry.takes.last_mut()) {
             let part = cost.min(newest.cost);
@@ -209,7 +243,16 @@ impl<S: Store> Account<S> {
 }
 
 impl Entry {
+    /// One whose charge has been made, or is under way.
+    fn new(planned: &Planned, take: Option<Take>) -> Self {
+        let awaited = if take.is_some() { None } else { Some(None) };
+        Self { planned: planned.clone(), takes: take.into_iter().collect(), is_settled: false, awaited }
+    }
+
     fn charged(&self) -> u32 {
+        if let Some(awaited) = self.awaited {
+            return awaited.unwrap_or(self.planned.cost);
+        }
         self.takes.iter().fold(0, |sum, take| sum.saturating_add(take.cost))
     }
 }
@@ -224,13 +267,14 @@ impl<S: Store> Settling for Account<S> {
     }
 
     fn change(&self, rule: &str, change: Change) -> Result<(), LimiterError> {
-        self.with(rule, |entry| {
+        let number = self.rules.find_or(rule)?;
+        for entry in self.entries().iter_mut().filter(|entry| entry.planned.rule == number) {
             entry.is_settled = true;
             match change {
                 Change::To(cost) => self.bring(entry, cost),
                 Change::Less(cost) => self.bring(entry, entry.charged().saturating_sub(cost)),
             }
-        })?;
+        }
         Ok(())
     }
 
@@ -242,7 +286,12 @@ impl<S: Store> Settling for Account<S> {
         let unsettled = |entry: &&Entry| !entry.is_settled;
         let rules: SmallVec<[usize; 2]> =
             self.entries().iter().filter(unsettled).map(|entry| entry.planned.rule).collect();
-        for rule in rules {
+        for (i, rule) in rules.iter().enumerate() {
+            // A rule that has a candidate is asked once for both.
+            if rules[..i].contains(rule) {
+                continue;
+            }
+            let rule = *rule;
             // Whoever is asked here may look at the request's limits, so nothing is locked meanwhile.
             let cost = match self.rules.rule(rule).settle(response) {
                 Settle::Keep => continue,
@@ -250,9 +299,7 @@ impl<S: Store> Settling for Account<S> {
                 Settle::Cost(cost) => cost,
             };
             let mut entries = self.entries();
-            if let Some(entry) =
-                entries.iter_mut().find(|entry| entry.planned.rule == rule && !entry.is_settled)
-            {
+            for entry in entries.iter_mut().filter(|entry| entry.planned.rule == rule && !entry.is_settled) {
                 self.bring(entry, cost);
             }
         }
