@@ -11,6 +11,7 @@ mod failure;
 mod foreign;
 mod inspect;
 mod keys;
+mod modes;
 mod outcomes;
 mod policies;
 mod random;
