@@ -105,11 +105,31 @@ fn a_bad_path_is_refused() {
         ("/v{version}", "whole segment"),
         ("/{*rest}/x", "comes last"),
         ("/{id}/{id}", "same name"),
+        ("/search?q=1", "ends before `?`"),
     ] {
         let error =
             error([Rule::new("fine", FINE), Rule::new("api", FINE).on_path("/ok").on(Method::GET, path)]);
         assert!(matches!(&error, ConfigError::Path { rule, .. } if rule == "api"), "{path}");
         says(&error, &["rule `api`", &format!("`{path}`"), part]);
+    }
+}
+
+#[test]
+fn a_bad_host_is_refused() {
+    for (host, part) in [
+        ("", "has a name"),
+        ("https://example.com", "without a scheme"),
+        ("example.com:80", "without a port"),
+        ("::1", "in brackets"),
+        ("[example.com]", "IPv6 address"),
+        ("api.*.com", "such as in `*.example.com`"),
+        ("example..com", "nothing between two dots"),
+        ("müsli.example", "`xn--`"),
+        ("exam ple.com", "' '"),
+    ] {
+        let error = error([Rule::new("fine", FINE), Rule::new("api", FINE).on_host("ok").on_host(host)]);
+        assert!(matches!(&error, ConfigError::Host { rule, .. } if rule == "api"), "{host}");
+        says(&error, &["rule `api`", &format!("host `{host}`"), part]);
     }
 }
 

@@ -9,6 +9,7 @@ mod headers;
 mod held;
 mod holding;
 mod hostile;
+mod hosts;
 mod ietf;
 mod keys;
 mod limiter;

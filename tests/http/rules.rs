@@ -269,10 +269,18 @@ async fn a_rule_that_is_charged_by_hand_matches_no_request() {
 }
 
 #[test]
-fn a_path_that_is_in_vain_is_an_error() {
-    let rule = Rule::new("messages", Quota::per_minute(5)).by_hand().on_path("/messages");
-    let error = tollgate::Limiter::builder().rule(rule).build().unwrap_err().to_string();
-    let expected =
-        "rule `messages` is charged by hand and matches no request, so the path `/messages` is in vain";
-    assert_eq!(error, expected);
+fn what_a_rule_says_in_vain_is_an_error() {
+    let messages = || Rule::new("messages", Quota::per_minute(5)).by_hand();
+    for (rule, in_vain) in [
+        (messages().on_path("/messages"), "the path `/messages`"),
+        (messages().on(Method::POST, "/messages"), "the path `/messages`"),
+        (messages().on_method(Method::POST), "the method `POST`"),
+        (messages().on_host("example.com"), "the host `example.com`"),
+        (messages().when(|_| true), "the predicate"),
+    ] {
+        let error = tollgate::Limiter::builder().rule(rule).build().unwrap_err().to_string();
+        let expected =
+            format!("rule `messages` is charged by hand and matches no request, so {in_vain} is in vain");
+        assert_eq!(error, expected);
+    }
 }

@@ -80,12 +80,21 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
-    /// A rule is [charged by hand](crate::Rule::by_hand), so it would never match the path that it has.
+    /// A host pattern cannot be used.
+    Host {
+        /// The rule.
+        rule: String,
+        /// The pattern.
+        host: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A rule is [charged by hand](crate::Rule::by_hand), so it would never match the requests that it says it does.
     ByHand {
         /// The rule.
         rule: String,
-        /// The path, or the first of several.
-        path: String,
+        /// What it says in vain, such as "the path `/messages`"; the first, if there is more.
+        in_vain: String,
     },
     /// A network of trusted proxies cannot be used.
     Network {
@@ -130,11 +139,9 @@ impl fmt::Display for ConfigError {
                 write!(f, "rule `{rule}`: a request that costs 0 is never limited; the least is 1")
             }
             Self::Path { rule, path, reason } => write!(f, "rule `{rule}`, path `{path}`: {reason}"),
-            Self::ByHand { rule, path } => {
-                write!(
-                    f,
-                    "rule `{rule}` is charged by hand and matches no request, so the path `{path}` is in vain"
-                )
+            Self::Host { rule, host, reason } => write!(f, "rule `{rule}`, host `{host}`: {reason}"),
+            Self::ByHand { rule, in_vain } => {
+                write!(f, "rule `{rule}` is charged by hand and matches no request, so {in_vain} is in vain")
             }
             Self::Network { network, reason } => write!(f, "trusted proxies `{network}`: {reason}"),
         }

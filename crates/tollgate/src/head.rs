@@ -5,7 +5,7 @@ use std::fmt;
 
 use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request};
 
-use crate::rule::Pattern;
+use crate::rule::{Pattern, of_authority};
 
 /// A request's head: all of it but the body.
 ///
@@ -62,6 +62,27 @@ impl<'a> RequestHead<'a> {
             return path;
         }
         self.uri.path()
+    }
+
+    /// The host that the request is for, as the client wrote it, without port and without the dot at its end: from the URI if
+    /// that has one, as in HTTP/2 and to a proxy, else from the `Host` field. An IPv6 address stands in brackets.
+    ///
+    /// Nothing here says that there is such a host: a client can write what it likes.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::RequestHead;
+    ///
+    /// let request = Request::get("/").header("host", "api.example.com:8080").body(())?;
+    /// assert_eq!(RequestHead::from(&request).host(), Some("api.example.com"));
+    /// # Ok::<(), http::Error>(())
+    /// ```
+    #[must_use]
+    pub fn host(&self) -> Option<&'a str> {
+        match self.uri.authority() {
+            Some(authority) => of_authority(authority.as_str()),
+            None => of_authority(self.headers.get(http::header::HOST)?.to_str().ok()?),
+        }
     }
 
     /// The extension of this type, if an outer layer put one there.

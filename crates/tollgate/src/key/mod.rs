@@ -53,8 +53,9 @@ use crate::RequestHead;
 ///
 /// impl KeyExtractor for Tenant {
 ///     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-///         let host = head.headers().get("host").and_then(|host| host.to_str().ok());
-///         host.and_then(|host| host.split('.').next()).into()
+///         // However it is spelled, it is one tenant.
+///         let tenant = head.host().and_then(|host| host.split('.').next());
+///         tenant.map(str::to_ascii_lowercase).into()
 ///     }
 /// }
 /// ```

@@ -1,76 +1,69 @@
-//! Which rules match a path: a tree of segments, so that rules for other paths cost nothing.
+//! Which rules match a request by its host, method and path.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use http::Method;
 use smallvec::SmallVec;
 
-use super::pattern::{Pattern, Segment, decode};
+use super::host::{self, HostPattern};
+use super::hosts::ByHost;
+use super::paths::Paths;
+use super::pattern::Pattern;
+use crate::RequestHead;
 
 /// The rules that match a request, by number, with the pattern by which they do.
 pub(crate) type Matches<'a> = SmallVec<[(usize, Option<&'a Pattern>); 4]>;
 
-/// All rules, by path.
+/// All rules. Those for other hosts, methods and paths cost nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
-    /// The rules that match every path.
-    anywhere: Vec<usize>,
-    root: Node,
+    /// The rules that match every request.
+    everywhere: Vec<usize>,
+    /// The rules that name no host.
+    any_host: Paths,
     has_paths: bool,
+    hosts: ByHost<Paths>,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Node {
-    fixed: HashMap<Box<[u8]>, Node>,
-    param: Option<Box<Node>>,
-    /// The rules whose pattern ends here.
-    here: Vec<Entry>,
-    /// The rules whose pattern takes all the rest from here.
-    rest: Vec<Entry>,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    rule: usize,
-    method: Option<Method>,
-    pattern: Pattern,
-}
+/// A method and a path at which a rule matches, each of which may be any.
+pub(crate) type Target = (Option<Method>, Option<Arc<Pattern>>);
 
 impl Index {
-    /// Adds a rule that matches everywhere.
-    pub(crate) fn add_anywhere(&mut self, rule: usize) {
-        self.anywhere.push(rule);
-    }
-
-    /// Adds a path at which a rule matches.
-    pub(crate) fn add(&mut self, rule: usize, method: Option<Method>, pattern: &Pattern) {
-        self.has_paths = true;
-        let entry = Entry { rule, method, pattern: pattern.clone() };
-        let mut node = &mut self.root;
-        for segment in pattern.segments() {
-            node = match segment {
-                Segment::Fixed(text) => node.fixed.entry(text.as_slice().into()).or_default(),
-                Segment::Param(_) => node.param.get_or_insert_default(),
-                Segment::Rest(_) => return node.rest.push(entry),
-            };
+    /// Adds a rule that matches at one of these hosts, or at any if there are none, and there at one of these methods and
+    /// paths, or at any if there are none.
+    pub(crate) fn add(&mut self, rule: usize, hosts: &[HostPattern], targets: &[Target]) {
+        if hosts.is_empty() && targets.is_empty() {
+            return self.everywhere.push(rule);
         }
-        node.here.push(entry);
+        if hosts.is_empty() {
+            self.has_paths = true;
+            add_targets(&mut self.any_host, rule, targets);
+        }
+        for host in hosts {
+            add_targets(self.hosts.entry(host), rule, targets);
+        }
     }
 
-    /// The rules, if all of them match every path.
+    /// The rules, if all of them match every request.
     #[inline]
     pub(crate) fn everywhere(&self) -> Option<&[usize]> {
-        (!self.has_paths).then_some(&*self.anywhere)
+        (!self.has_paths && self.hosts.is_empty()).then_some(&*self.everywhere)
     }
 
     /// The rules that match, in their order, each once.
-    pub(crate) fn matches(&self, method: &Method, path: &str) -> Matches<'_> {
+    pub(crate) fn matches(&self, head: &RequestHead<'_>) -> Matches<'_> {
         let mut found = Matches::new();
-        for rule in &self.anywhere {
+        for rule in &self.everywhere {
             found.push((*rule, None));
         }
-        if let Some(path) = path.strip_prefix('/') {
-            self.root.collect(method, path, &mut found);
+        let (method, path) = (head.method(), head.path());
+        if self.has_paths {
+            self.any_host.collect(method, path, &mut found);
+        }
+        if !self.hosts.is_empty() {
+            if let Some(host) = head.host().and_then(host::normal) {
+                self.hosts.each(&host, |paths| paths.collect(method, path, &mut found));
+            }
         }
         if found.len() > 1 {
             found.sort_by_key(|(rule, _)| *rule);
@@ -80,51 +73,36 @@ impl Index {
     }
 }
 
-impl Node {
-    fn collect<'a>(&'a self, method: &Method, rest: &str, found: &mut Matches<'a>) {
-        if !rest.is_empty() {
-            found.extend(self.rest.iter().filter_map(|entry| entry.matching(method)));
-        }
-        let (segment, after) = match rest.split_once('/') {
-            Some((segment, after)) => (segment, Some(after)),
-            None => (rest, None),
-        };
-        let fixed = if self.fixed.is_empty() { None } else { self.fixed.get(decode(segment).as_ref()) };
-        // A parameter stands for something.
-        let param = self.param.as_deref().filter(|_| !segment.is_empty());
-        for node in fixed.into_iter().chain(param) {
-            match after {
-                Some(after) => node.collect(method, after, found),
-                None => found.extend(node.here.iter().filter_map(|entry| entry.matching(method))),
-            }
-        }
+fn add_targets(paths: &mut Paths, rule: usize, targets: &[Target]) {
+    if targets.is_empty() {
+        paths.add(rule, None, None);
     }
-}
-
-impl Entry {
-    fn matching(&self, method: &Method) -> Option<(usize, Option<&Pattern>)> {
-        let matches = self.method.as_ref().is_none_or(|wanted| {
-            // Whoever serves GET serves HEAD by the same handler.
-            wanted == method || wanted == Method::GET && method == Method::HEAD
-        });
-        matches.then_some((self.rule, Some(&self.pattern)))
+    for (method, pattern) in targets {
+        paths.add(rule, method.as_ref(), pattern.as_ref());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
+
+    fn pattern(path: &str) -> Option<Arc<Pattern>> {
+        Some(Arc::new(Pattern::parse(path).unwrap()))
+    }
 
     fn index(rules: &[(Option<Method>, &str)]) -> Index {
         let mut index = Index::default();
         for (rule, (method, path)) in rules.iter().enumerate() {
-            index.add(rule, method.clone(), &Pattern::parse(path).unwrap());
+            index.add(rule, &[], &[(method.clone(), pattern(path))]);
         }
         index
     }
 
-    fn matching(index: &Index, method: &Method, path: &str) -> Vec<usize> {
-        index.matches(method, path).iter().map(|(rule, _)| *rule).collect()
+    fn matching(index: &Index, method: &Method, uri: &str) -> Vec<usize> {
+        let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+        index.matches(&RequestHead::from(&request)).iter().map(|(rule, _)| *rule).collect()
     }
 
     #[test]
@@ -142,13 +120,13 @@ mod tests {
         assert_eq!(matching(&index, &Method::GET, "/users"), [0, 4]);
         assert_eq!(matching(&index, &Method::GET, "/users/"), [0]);
         assert_eq!(matching(&index, &Method::GET, "/"), [5]);
-        assert_eq!(matching(&index, &Method::GET, "*"), [0; 0]);
+        assert_eq!(matching(&index, &Method::OPTIONS, "*"), [0; 0]);
     }
 
     #[test]
     fn a_rule_with_two_paths_that_match_is_found_once() {
-        let mut index = index(&[(None, "/a/{x}")]);
-        index.add(0, None, &Pattern::parse("/{x}/b").unwrap());
+        let mut index = Index::default();
+        index.add(0, &[], &[(None, pattern("/a/{x}")), (None, pattern("/{x}/b"))]);
         assert_eq!(matching(&index, &Method::GET, "/a/b"), [0]);
     }
 
@@ -168,5 +146,39 @@ mod tests {
         assert_eq!(matching(&index, &Method::GET, "/log%20in"), [0]);
         assert_eq!(matching(&index, &Method::GET, "/%6Cog%20in"), [0]);
         assert_eq!(matching(&index, &Method::GET, "/log%20in/x"), [1]);
+    }
+
+    #[test]
+    fn a_method_without_a_path_matches_whatever_is_asked_for() {
+        let mut index = Index::default();
+        index.add(0, &[], &[(Some(Method::OPTIONS), None)]);
+        index.add(1, &[], &[(None, pattern("/x")), (Some(Method::GET), None)]);
+        for (method, uri, rules) in [
+            (Method::OPTIONS, "*", &[0][..]),
+            (Method::OPTIONS, "/x", &[0, 1]),
+            (Method::GET, "/", &[1]),
+            (Method::HEAD, "/x", &[1]),
+            (Method::POST, "/", &[]),
+        ] {
+            assert_eq!(matching(&index, &method, uri), rules, "{method} {uri}");
+        }
+    }
+
+    #[test]
+    fn host_and_path_are_matched_together() {
+        let hosts = |texts: &[&str]| -> Vec<HostPattern> {
+            texts.iter().map(|text| HostPattern::parse(text).unwrap()).collect()
+        };
+        let mut index = Index::default();
+        index.add(0, &hosts(&["a.example.com"]), &[]);
+        index.add(1, &hosts(&["a.example.com", "*.example.com"]), &[(None, pattern("/x"))]);
+        index.add(2, &[], &[]);
+        index.add(3, &[], &[(None, pattern("/x"))]);
+        assert_eq!(index.everywhere(), None);
+        assert_eq!(matching(&index, &Method::GET, "http://A.example.com:80/x"), [0, 1, 2, 3]);
+        assert_eq!(matching(&index, &Method::GET, "http://a.example.com/y"), [0, 2]);
+        assert_eq!(matching(&index, &Method::GET, "http://b.example.com/x"), [1, 2, 3]);
+        assert_eq!(matching(&index, &Method::GET, "http://example.com/x"), [2, 3]);
+        assert_eq!(matching(&index, &Method::GET, "/x"), [2, 3]);
     }
 }

@@ -1,7 +1,12 @@
 //! What is limited, by what key, and how much.
 
+mod host;
+mod hosts;
 mod index;
+mod methods;
 mod mode;
+mod parts;
+mod paths;
 mod pattern;
 mod rule_set;
 mod set;
@@ -15,6 +20,7 @@ use std::time::Duration;
 use http::Method;
 use tollgate_core::Quota;
 
+pub(crate) use self::host::of_authority;
 pub use self::mode::Mode;
 pub(crate) use self::mode::Role;
 pub(crate) use self::pattern::{Pattern, decode};
@@ -58,7 +64,9 @@ pub struct Rule {
     quota: Quota,
     key: KeySource,
     missing_key: MissingKey,
-    paths: Vec<(Option<Method>, String)>,
+    hosts: Vec<String>,
+    /// Methods and paths, each of which may be any.
+    targets: Vec<(Option<Method>, Option<String>)>,
     by_hand: bool,
     predicates: Vec<Predicate>,
     tiers: Vec<(String, Tier)>,
@@ -107,7 +115,8 @@ impl Rule {
             quota,
             key: KeySource::Peer(key::peer_ip()),
             missing_key: MissingKey::default(),
-            paths: Vec::new(),
+            hosts: Vec::new(),
+            targets: Vec::new(),
             by_hand: false,
             predicates: Vec::new(),
             tiers: Vec::new(),
@@ -138,13 +147,48 @@ impl Rule {
     /// Paths are written as in axum: `/users/{id}`, `/files/{*rest}`. `GET` matches `HEAD` as well, as
     /// the same handler serves it.
     pub fn on(mut self, method: Method, path: impl Into<String>) -> Self {
-        self.paths.push((Some(method), path.into()));
+        self.targets.push((Some(method), Some(path.into())));
         self
     }
 
     /// Matches requests with this path, whatever their method; said several times, any of them.
     pub fn on_path(mut self, path: impl Into<String>) -> Self {
-        self.paths.push((None, path.into()));
+        self.targets.push((None, Some(path.into())));
+        self
+    }
+
+    /// Matches requests with this method, whatever their path; said several times, any of them, and any of the paths
+    /// that are said beside it. `GET` matches `HEAD` as well.
+    pub fn on_method(mut self, method: Method) -> Self {
+        self.targets.push((Some(method), None));
+        self
+    }
+
+    /// Matches requests to this host only; said several times, to any of them. Methods and paths have to match as well.
+    ///
+    /// `api.example.com` is that host alone, and `*.example.com` all hosts below `example.com`, however far below, but not
+    /// `example.com` itself. An IPv6 address stands in brackets. Capitals, the port of a request and a dot at the end make
+    /// no difference.
+    ///
+    /// The host is what the request [says it is](RequestHead::host), so a caller who can reach the server under any name
+    /// chooses which of such rules apply. Have a rule that names no host beside them, unless something in front of
+    /// the server lets known hosts through only.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota, Rule};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .rule(Rule::new("all", Quota::per_second(100)))
+    ///     .rule(Rule::new("api", Quota::per_second(10)).on_host("api.example.com").on_path("/v1/{*rest}"))
+    ///     .rule(Rule::new("shops", Quota::per_second(20)).on_host("*.shops.example.com"))
+    ///     .build()?;
+    /// # let _ = limiter;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_host(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into());
         self
     }
 
@@ -363,7 +407,8 @@ impl fmt::Debug for Rule {
         f.debug_struct("Rule")
             .field("name", &self.name)
             .field("quota", &self.quota)
-            .field("paths", &self.paths)
+            .field("hosts", &self.hosts)
+            .field("targets", &self.targets)
             .field("tiers", &self.tiers)
             .field("missing_key", &self.missing_key)
             .field("failure", &self.failure)

@@ -29,6 +29,7 @@ pub(crate) enum PatternProblem {
     RestNotLast,
     Duplicate,
     Sigil,
+    Query,
 }
 
 impl fmt::Display for PatternProblem {
@@ -45,6 +46,10 @@ impl fmt::Display for PatternProblem {
                 "a parameter is written `{id}` or `{*rest}`, and no longer `:id` or `*rest`; a segment that \
                  begins with `:` or `*` is written with `%3A` or `%2A`"
             }
+            Self::Query => {
+                "a path ends before `?` and `#`; one that has them is written with `%3F` or `%23`, and the query is \
+                 for `Rule::when` to look at"
+            }
         })
     }
 }
@@ -52,6 +57,10 @@ impl fmt::Display for PatternProblem {
 impl Pattern {
     pub(crate) fn parse(text: &str) -> Result<Self, PatternProblem> {
         let path = text.strip_prefix('/').ok_or(PatternProblem::NoSlash)?;
+        // Nobody means a path that has these, and nobody would be limited.
+        if path.contains(['?', '#']) {
+            return Err(PatternProblem::Query);
+        }
         let mut segments: Vec<Segment> = Vec::new();
         for text in path.split('/') {
             if matches!(segments.last(), Some(Segment::Rest(_))) {
@@ -157,6 +166,8 @@ mod tests {
             ("/{a}/{a}", PatternProblem::Duplicate),
             ("/users/:id", PatternProblem::Sigil),
             ("/files/*", PatternProblem::Sigil),
+            ("/search?q=1", PatternProblem::Query),
+            ("/page#top", PatternProblem::Query),
         ] {
             assert_eq!(Pattern::parse(text), Err(problem), "{text}");
         }
@@ -164,5 +175,7 @@ mod tests {
         assert_eq!(doubled.segments(), [Segment::Fixed(b"{id}".to_vec())]);
         let literal = Pattern::parse("/%3Aid").unwrap();
         assert_eq!(literal.segments(), [Segment::Fixed(b":id".to_vec())]);
+        let literal = Pattern::parse("/a%3Fb").unwrap();
+        assert_eq!(literal.segments(), [Segment::Fixed(b"a?b".to_vec())]);
     }
 }

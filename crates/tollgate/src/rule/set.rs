@@ -23,6 +23,8 @@ use crate::settle::Settle;
 pub(crate) struct Rules {
     pub(crate) version: Option<String>,
     rules: Vec<Compiled>,
+    /// The number of each rule, by its name.
+    numbers: HashMap<&'static str, usize>,
     index: Index,
     /// Whether there is one rule, which applies everywhere and has the same quota for all.
     is_one_plain: bool,
@@ -30,11 +32,11 @@ pub(crate) struct Rules {
     is_settled: bool,
 }
 
-/// Which rules of a set have paths that match, by number, and by which pattern.
+/// Which rules of a set have hosts, methods and paths that match, by number, and by which pattern.
 pub(crate) enum Matching<'a> {
     None,
     One(usize, Option<&'a Pattern>),
-    /// These, which match every path.
+    /// These, which match everywhere.
     Everywhere(&'a [usize]),
     Several(Matches<'a>),
 }
@@ -100,35 +102,29 @@ impl Rules {
             return Err(ConfigError::NoRules);
         }
         let mut index = Index::default();
-        let mut names = HashSet::new();
+        let (mut ids, mut numbers) = (HashSet::new(), HashMap::new());
         let mut compiled = Vec::with_capacity(rules.len());
         for rule in rules {
             let number = compiled.len();
-            match &*rule.paths {
-                [(_, path), ..] if rule.by_hand => {
-                    return Err(ConfigError::ByHand { rule: rule.name, path: path.clone() });
-                }
-                [] if !rule.by_hand => index.add_anywhere(number),
-                _ => {}
-            }
-            for (method, path) in &rule.paths {
-                let pattern = Pattern::parse(path).map_err(|problem| ConfigError::Path {
-                    rule: rule.name.clone(),
-                    path: path.clone(),
-                    reason: problem.to_string(),
-                })?;
-                index.add(number, method.clone(), &pattern);
+            let (hosts, targets) = (rule.host_patterns()?, rule.path_patterns()?);
+            match rule.in_vain() {
+                Some(in_vain) => return Err(ConfigError::ByHand { rule: rule.name, in_vain }),
+                None if rule.by_hand => {}
+                None => index.add(number, &hosts, &targets),
             }
             let rule = Compiled::new(rule)?;
+            // Different names with one number would share their counters, too.
             for name in [Some(rule.name), rule.candidate].into_iter().flatten() {
-                if !names.insert(name.id()) {
+                if !ids.insert(name.id()) {
                     return Err(ConfigError::DuplicateRule { rule: name.to_string() });
                 }
             }
+            numbers.insert(rule.name.as_str(), number);
             compiled.push(rule);
         }
         let is_settled = compiled.iter().any(Compiled::is_settled);
-        let mut set = Self { version: None, rules: compiled, index, is_one_plain: false, is_settled };
+        let mut set =
+            Self { version: None, rules: compiled, numbers, index, is_one_plain: false, is_settled };
         set.is_one_plain = set.rules.len() == 1 && set.index.everywhere() == Some(&[0]) && set.is_plain(0);
         Ok(set)
     }
@@ -153,12 +149,12 @@ impl Rules {
         self.is_settled
     }
 
-    /// The rules whose paths match.
+    /// The rules whose hosts, methods and paths match.
     pub(crate) fn matching(&self, head: &RequestHead<'_>) -> Matching<'_> {
         if let Some(all) = self.index.everywhere() {
             return Matching::Everywhere(all);
         }
-        let found = self.index.matches(head.method(), head.path());
+        let found = self.index.matches(head);
         match *found {
             [] => Matching::None,
             [(only, pattern)] => Matching::One(only, pattern),
@@ -224,7 +220,7 @@ impl Rules {
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
-        self.rules.iter().position(|rule| rule.name.as_str() == name)
+        self.numbers.get(name).copied()
     }
 
     pub(crate) fn find_or(&self, name: &str) -> Result<usize, LimiterError> {

@@ -1,0 +1,119 @@
+//! What there is for a method.
+
+use std::collections::HashMap;
+
+use http::Method;
+
+/// As many methods are looked through one by one, which is quicker than to hash. There are no more by the book.
+const FEW: usize = 9;
+
+/// Things that are for one method each, or for all.
+#[derive(Clone, Debug)]
+pub(super) struct ByMethod<T> {
+    any: Vec<T>,
+    methods: Methods<T>,
+}
+
+#[derive(Clone, Debug)]
+enum Methods<T> {
+    Few(Vec<(Method, Vec<T>)>),
+    Many(HashMap<Method, Vec<T>>),
+}
+
+impl<T> Default for ByMethod<T> {
+    fn default() -> Self {
+        Self { any: Vec::new(), methods: Methods::Few(Vec::new()) }
+    }
+}
+
+impl<T> ByMethod<T> {
+    /// Adds something for a method, or for all.
+    pub(super) fn add(&mut self, method: Option<&Method>, thing: T) {
+        match method {
+            None => self.any.push(thing),
+            Some(method) => self.methods.entry(method).push(thing),
+        }
+    }
+
+    /// Calls `f` with all that is for this method.
+    #[inline]
+    pub(super) fn each<'a>(&'a self, method: &Method, mut f: impl FnMut(&'a T)) {
+        self.any.iter().for_each(&mut f);
+        self.methods.get(method).iter().for_each(&mut f);
+        // Whoever serves GET serves HEAD by the same handler.
+        if *method == Method::HEAD {
+            self.methods.get(&Method::GET).iter().for_each(&mut f);
+        }
+    }
+}
+
+impl<T> Methods<T> {
+    #[inline]
+    fn get(&self, method: &Method) -> &[T] {
+        let things = match self {
+            Self::Few(few) => few.iter().find(|(known, _)| known == method).map(|(_, things)| things),
+            Self::Many(many) => many.get(method),
+        };
+        things.map_or(&[], Vec::as_slice)
+    }
+
+    /// What there is for this method, to be added to.
+    fn entry(&mut self, method: &Method) -> &mut Vec<T> {
+        if let Self::Few(few) = self {
+            if few.len() == FEW && !few.iter().any(|(known, _)| known == method) {
+                *self = Self::Many(few.drain(..).collect());
+            }
+        }
+        match self {
+            Self::Few(few) => {
+                let at = few.iter().position(|(known, _)| known == method).unwrap_or_else(|| {
+                    few.push((method.clone(), Vec::new()));
+                    few.len() - 1
+                });
+                &mut few[at].1
+            }
+            Self::Many(many) => many.entry(method.clone()).or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(things: &ByMethod<usize>, method: &Method) -> Vec<usize> {
+        let mut found = Vec::new();
+        things.each(method, |thing| found.push(*thing));
+        found
+    }
+
+    #[test]
+    fn few_methods_and_many_are_told_apart_alike() {
+        let method = |number: usize| Method::from_bytes(format!("M{number}").as_bytes()).unwrap();
+        for count in [1, FEW - 1, FEW, FEW + 1, 100] {
+            let mut things = ByMethod::default();
+            things.add(None, 1_000);
+            for number in 0..count {
+                things.add(Some(&method(number)), number);
+            }
+            things.add(Some(&method(0)), 2_000);
+            assert_eq!(of(&things, &method(0)), [1_000, 0, 2_000], "{count}");
+            assert_eq!(of(&things, &method(count)), [1_000], "{count}");
+            for number in 1..count {
+                assert_eq!(of(&things, &method(number)), [1_000, number], "{count}");
+            }
+        }
+    }
+
+    #[test]
+    fn head_is_where_get_is_among_few_and_among_many() {
+        let mut things = ByMethod::default();
+        things.add(Some(&Method::GET), 0);
+        things.add(Some(&Method::HEAD), 1);
+        assert_eq!((of(&things, &Method::GET), of(&things, &Method::HEAD)), (vec![0], vec![1, 0]));
+        for number in 2..20 {
+            things.add(Some(&Method::from_bytes(format!("M{number}").as_bytes()).unwrap()), number);
+        }
+        assert_eq!((of(&things, &Method::GET), of(&things, &Method::HEAD)), (vec![0], vec![1, 0]));
+    }
+}
