@@ -6,6 +6,8 @@
 //! | `memory` | time per decision in memory, for few and many keys, on one and two threads |
 //! | `memory_size` | resident bytes per key at ten million keys |
 //! | `instructions` | instructions and allocations per decision (needs valgrind) |
+//! | `layer` | what the layer adds to a request (needs valgrind) |
+//! | `matching` | instructions to find one rule of one, and one of ten thousand (needs valgrind) |
 //! | `redis` | decisions in Redis, beside `INCR` and a script for each request |
 //! | `redis_algorithms` | the same by every algorithm, and with three rules |
 //! | `redis_peers` | the same beside redis-cell, throttlecrab, limitador and tower-rate-tier |

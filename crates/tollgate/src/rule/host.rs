@@ -120,11 +120,18 @@ fn check(name: &str) -> Result<(), HostProblem> {
 
 /// The host that an authority names, as it is written there: without port, and without the dot at its end.
 pub(crate) fn of_authority(authority: &str) -> Option<&str> {
-    let authority = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let host = match authority.find(']') {
-        Some(end) if authority.starts_with('[') => &authority[..=end],
-        _ => authority.split(':').next().unwrap_or(authority),
-    };
+    // Byte by byte, as this is done for each request and most hosts are short. All that is looked for is ASCII.
+    let (mut start, mut end, mut in_brackets) = (0, None, false);
+    for (at, byte) in authority.bytes().enumerate() {
+        match byte {
+            b'@' => (start, end, in_brackets) = (at + 1, None, false),
+            b'[' if at == start => in_brackets = true,
+            b']' if in_brackets => (end, in_brackets) = (Some(at + 1), false),
+            b':' if !in_brackets && end.is_none() => end = Some(at),
+            _ => {}
+        }
+    }
+    let host = &authority[start..end.unwrap_or(authority.len())];
     let host = host.strip_suffix('.').unwrap_or(host);
     (!host.is_empty()).then_some(host)
 }
@@ -214,7 +221,9 @@ mod tests {
             ("user:pass@example.com:1", Some("example.com")),
             ("[::1]", Some("[::1]")),
             ("[::1]:8080", Some("[::1]")),
-            ("[::1", Some("[")),
+            ("[::1", Some("[::1")),
+            ("a:b@[::1]:1", Some("[::1]")),
+            ("x]:1", Some("x]")),
             ("", None),
             (":8080", None),
             (".", None),

@@ -1,13 +1,12 @@
 //! What there is for a host: a map for those that are named, and a tree of labels for all below one.
 
-use std::collections::HashMap;
-
 use super::host::HostPattern;
+use super::map::Map;
 
 /// Things that are for one host each, or for all hosts below one.
 #[derive(Clone, Debug)]
 pub(super) struct ByHost<T> {
-    exact: HashMap<Box<str>, T>,
+    exact: Map<Box<str>, T>,
     below: Labels<T>,
 }
 
@@ -15,20 +14,20 @@ pub(super) struct ByHost<T> {
 /// who names a host of a hundred labels has no more of them looked up.
 #[derive(Clone, Debug)]
 struct Labels<T> {
-    more: HashMap<Box<str>, Labels<T>>,
+    more: Map<Box<str>, Labels<T>>,
     /// What there is for all hosts below this.
     below: Option<Box<T>>,
 }
 
 impl<T> Default for ByHost<T> {
     fn default() -> Self {
-        Self { exact: HashMap::new(), below: Labels::default() }
+        Self { exact: Map::default(), below: Labels::default() }
     }
 }
 
 impl<T> Default for Labels<T> {
     fn default() -> Self {
-        Self { more: HashMap::new(), below: None }
+        Self { more: Map::default(), below: None }
     }
 }
 

@@ -1,8 +1,8 @@
 //! What there is for a method.
 
-use std::collections::HashMap;
-
 use http::Method;
+
+use super::map::Map;
 
 /// As many methods are looked through one by one, which is quicker than to hash. There are no more by the book.
 const FEW: usize = 9;
@@ -17,7 +17,7 @@ pub(super) struct ByMethod<T> {
 #[derive(Clone, Debug)]
 enum Methods<T> {
     Few(Vec<(Method, Vec<T>)>),
-    Many(HashMap<Method, Vec<T>>),
+    Many(Map<Method, Vec<T>>),
 }
 
 impl<T> Default for ByMethod<T> {
@@ -39,6 +39,10 @@ impl<T> ByMethod<T> {
     #[inline]
     pub(super) fn each<'a>(&'a self, method: &Method, mut f: impl FnMut(&'a T)) {
         self.any.iter().for_each(&mut f);
+        // Mostly there is nothing more.
+        if self.methods.is_empty() {
+            return;
+        }
         self.methods.get(method).iter().for_each(&mut f);
         // Whoever serves GET serves HEAD by the same handler.
         if *method == Method::HEAD {
@@ -49,6 +53,10 @@ impl<T> ByMethod<T> {
 
 impl<T> Methods<T> {
     #[inline]
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Few(few) if few.is_empty())
+    }
+
     fn get(&self, method: &Method) -> &[T] {
         let things = match self {
             Self::Few(few) => few.iter().find(|(known, _)| known == method).map(|(_, things)| things),

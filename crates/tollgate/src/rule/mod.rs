@@ -3,6 +3,7 @@
 mod host;
 mod hosts;
 mod index;
+mod map;
 mod methods;
 mod mode;
 mod parts;

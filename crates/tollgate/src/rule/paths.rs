@@ -1,11 +1,11 @@
 //! Which rules match a method and a path: a tree of segments, so that rules for other paths cost nothing.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::Method;
 
 use super::index::Matches;
+use super::map::Map;
 use super::methods::ByMethod;
 use super::pattern::{Pattern, Segment, decode};
 
@@ -19,7 +19,7 @@ pub(crate) struct Paths {
 
 #[derive(Clone, Debug, Default)]
 struct Node {
-    fixed: HashMap<Box<[u8]>, Node>,
+    fixed: Map<Box<[u8]>, Node>,
     param: Option<Box<Node>>,
     /// The rules whose pattern ends here.
     here: ByMethod<Entry>,

@@ -131,7 +131,11 @@ impl Segment {
 
 /// A part of a path, percent-decoded: different spellings of one path are one path.
 pub(crate) fn decode(text: &str) -> Cow<'_, [u8]> {
-    percent_decode_str(text).into()
+    // Most have nothing to decode, which is quickly seen.
+    match text.as_bytes().contains(&b'%') {
+        true => percent_decode_str(text).into(),
+        false => Cow::Borrowed(text.as_bytes()),
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use http::HeaderValue;
 use tollgate_core::{Charge, Key, Quota, RuleName, Share};
 
 use super::index::{Index, Matches};
+use super::map::Map;
 use super::pattern::Pattern;
 use super::{Cost, MissingKey, Mode, Predicate, Role, Rule, Settling, Tier, TierChoice, TierLookup};
 use crate::RequestHead;
@@ -24,7 +25,7 @@ pub(crate) struct Rules {
     pub(crate) version: Option<String>,
     rules: Vec<Compiled>,
     /// The number of each rule, by its name.
-    numbers: HashMap<&'static str, usize>,
+    numbers: Map<&'static str, usize>,
     index: Index,
     /// Whether there is one rule, which applies everywhere and has the same quota for all.
     is_one_plain: bool,
@@ -102,7 +103,7 @@ impl Rules {
             return Err(ConfigError::NoRules);
         }
         let mut index = Index::default();
-        let (mut ids, mut numbers) = (HashSet::new(), HashMap::new());
+        let (mut ids, mut numbers) = (HashSet::new(), Map::default());
         let mut compiled = Vec::with_capacity(rules.len());
         for rule in rules {
             let number = compiled.len();
