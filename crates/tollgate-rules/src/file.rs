@@ -16,7 +16,7 @@ use crate::settings::{LayerSettings, LimiterSettings};
 use crate::tree;
 
 /// The largest file that is read, in bytes. Ten thousand rules have some three million.
-const MAX_SIZE: usize = 16 << 20;
+pub(crate) const MAX_SIZE: usize = 16 << 20;
 
 /// Rules from a file, all of which make sense.
 ///
@@ -103,6 +103,12 @@ impl RuleFile {
     #[must_use]
     pub const fn layer(&self) -> &LayerSettings {
         &self.layer
+    }
+
+    /// What it says beside its rules, which layer and limiter take when they are made.
+    #[cfg(feature = "reload")]
+    pub(crate) const fn settings(&self) -> (LayerSettings, LimiterSettings) {
+        (self.layer, self.limiter)
     }
 
     /// Starts making a limiter with the rules and bounds of the file. It counts in memory unless another store is given.

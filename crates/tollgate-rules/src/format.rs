@@ -1,6 +1,8 @@
 //! How rules are written.
 
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 /// How rules are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,3 +43,37 @@ impl Format {
         }
     }
 }
+
+/// Its name, such as `toml`.
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Toml => "toml",
+            Self::Json => "json",
+            #[cfg(feature = "yaml")]
+            Self::Yaml => "yaml",
+        })
+    }
+}
+
+/// By its name, which is the ending of its files.
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        Self::of(format!("rules.{name}")).ok_or_else(|| UnknownFormat(name.to_owned()))
+    }
+}
+
+/// A name that is no format's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFormat(String);
+
+impl fmt::Display for UnknownFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = crate::excerpt::harmless_text(&self.0, 40);
+        write!(f, "`{name}` is no format that is read here; files end in {}", Format::ENDINGS)
+    }
+}
+
+impl std::error::Error for UnknownFormat {}

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod compile;
 mod duration;
@@ -10,9 +11,15 @@ mod model;
 mod problem;
 mod read;
 mod registry;
+#[cfg(feature = "reload")]
+mod reload;
 mod scope;
 mod settings;
+#[cfg(feature = "reload")]
+mod source;
 mod suggest;
+#[cfg(feature = "reload")]
+mod told;
 mod tree;
 
 #[cfg(test)]
@@ -20,10 +27,14 @@ mod tests;
 
 pub use self::error::RuleFileError;
 pub use self::file::RuleFile;
-pub use self::format::Format;
+pub use self::format::{Format, UnknownFormat};
 pub use self::problem::Problem;
 pub use self::registry::Registry;
+#[cfg(feature = "reload")]
+pub use self::reload::{Loaded, ReloadError, ReloadHandle, ReloadProblem, ReloadStatus, Reloader};
 pub use self::settings::LayerSettings;
+#[cfg(feature = "reload")]
+pub use self::source::{Document, FileSource, Source, SourceError};
 
 /// The JSON Schema of rule files, of every format, by which editors check and complete them while they are written.
 pub const SCHEMA: &str = include_str!("../rules.schema.json");

@@ -108,3 +108,19 @@ impl LimiterSettings {
         builder
     }
 }
+
+/// The fields that differ. Layer and limiter have taken the first when they were made.
+#[cfg(feature = "reload")]
+pub(crate) fn changed(
+    (layer, limiter): (LayerSettings, LimiterSettings),
+    (new_layer, new_limiter): (LayerSettings, LimiterSettings),
+) -> Vec<&'static str> {
+    let changed = [
+        ("layer.x-ratelimit-headers", layer.x_ratelimit_headers != new_layer.x_ratelimit_headers),
+        ("layer.ietf-headers", layer.ietf_headers != new_layer.ietf_headers),
+        ("layer.charge-preflights", layer.charge_preflights != new_layer.charge_preflights),
+        ("limiter.max-waiting", limiter.max_waiting != new_limiter.max_waiting),
+        ("limiter.max-local-keys", limiter.max_local_keys != new_limiter.max_local_keys),
+    ];
+    changed.into_iter().filter_map(|(field, changed)| changed.then_some(field)).collect()
+}

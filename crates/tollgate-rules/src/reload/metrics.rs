@@ -1,0 +1,47 @@
+//! What the `metrics` facade is told of reloads.
+//!
+//! | name | kind | labels | what it is |
+//! |---|---|---|---|
+//! | `tollgate_reloads_total` | counter | `source`, `outcome` | sets of rules that were `applied` or `refused`, and how often the source was `unread` |
+//! | `tollgate_rules` | gauge | | how many rules are in force |
+//! | `tollgate_rule_set_info` | gauge | `version` | 1 for the version in force, 0 for those before |
+
+use metrics::{counter, gauge};
+
+/// What became of an attempt to reload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outcome {
+    Applied,
+    Refused,
+    Unread,
+}
+
+pub(crate) fn reloaded(source: &'static str, outcome: Outcome) {
+    let outcome = match outcome {
+        Outcome::Applied => "applied",
+        Outcome::Refused => "refused",
+        Outcome::Unread => "unread",
+    };
+    counter!("tollgate_reloads_total", "source" => source, "outcome" => outcome).increment(1);
+}
+
+pub(crate) fn in_force(former: &str, version: &str, rules: usize) {
+    gauge!("tollgate_rules").set(rules as f64);
+    if former != version {
+        gauge!("tollgate_rule_set_info", "version" => former.to_owned()).set(0.0);
+    }
+    gauge!("tollgate_rule_set_info", "version" => version.to_owned()).set(1.0);
+}
+
+/// Says what they are to whoever exports them.
+pub(crate) fn describe() {
+    metrics::describe_counter!(
+        "tollgate_reloads_total",
+        "Sets of rules that were applied or refused, and how often the source was unread"
+    );
+    metrics::describe_gauge!("tollgate_rules", "Rules in force");
+    metrics::describe_gauge!(
+        "tollgate_rule_set_info",
+        "1 for the version of the rules in force, 0 for those before"
+    );
+}

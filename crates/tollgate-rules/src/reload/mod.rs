@@ -1,0 +1,171 @@
+//! Rules that change while a service runs.
+
+mod error;
+mod handle;
+mod last_good;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
+mod set;
+mod status;
+mod task;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tollgate::{Limiter, LimiterBuilder, Rule, Store};
+
+pub use self::error::ReloadError;
+pub use self::handle::ReloadHandle;
+use self::last_good::LastGood;
+use self::set::{Reader, Set};
+pub use self::status::{ReloadProblem, ReloadStatus};
+use self::task::Task;
+use crate::{LayerSettings, Registry, RuleFile, Source};
+
+/// Keeps the rules of a limiter as a source has them.
+///
+/// First the rules are [loaded](Self::load), and a service that has none that make sense does not start. Then the limiter is
+/// made, and [from there on](Loaded::start) each set of rules that the source has is put into force as a whole, between
+/// two requests. Counters are kept. A set that makes no sense is refused as a whole, the rules before it stay in force, and
+/// [`ReloadHandle::status`], log and metrics tell.
+///
+/// ```no_run
+/// use tollgate::RateLimitLayer;
+/// use tollgate_rules::{FileSource, Registry, ReloadHandle, Reloader};
+///
+/// async fn limit() -> Result<(RateLimitLayer, ReloadHandle), Box<dyn std::error::Error>> {
+///     let registry = Registry::new();
+///     let loaded = Reloader::new(FileSource::new("rules.toml")).registry(registry).load().await?;
+///     let limiter = loaded.limiter().build()?;
+///     let layer = loaded.layer().apply(RateLimitLayer::new(limiter.clone()));
+///     // Rules are reloaded for as long as there is the handle.
+///     Ok((layer, loaded.start(&limiter)))
+/// }
+/// ```
+///
+/// # What takes a restart
+///
+/// Rules and trusted proxies are what is reloaded. What the text says in `layer` and `limiter` was asked for when the
+/// layer and the limiter were made. A change of it is told by [`ReloadStatus::needs_restart`] and in the log, and takes
+/// effect at the next start.
+#[derive(Debug)]
+#[must_use]
+pub struct Reloader<S> {
+    source: S,
+    reader: Reader,
+    last_good: Option<PathBuf>,
+}
+
+impl<S: Source> Reloader<S> {
+    /// Rules of this source.
+    pub fn new(source: S) -> Self {
+        Self { source, reader: Reader::default(), last_good: None }
+    }
+
+    /// What rules can refer to by name.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.reader.registry = registry;
+        self
+    }
+
+    /// A rule of the application, which is in force beside those of the source, whatever these are. Rules of the source
+    /// that have its name are refused.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.reader.beside.push(rule);
+        self
+    }
+
+    /// Keeps the rules in force in this file, and starts with them if the source cannot be read or its rules make no
+    /// sense.
+    ///
+    /// Without, such a service does not start; with it, it starts with rules that may be old, which
+    /// [`ReloadStatus::problem`] tells.
+    pub fn last_good(mut self, path: impl Into<PathBuf>) -> Self {
+        self.last_good = Some(path.into());
+        self
+    }
+
+    /// Loads the rules with which to start.
+    ///
+    /// # Errors
+    ///
+    /// When the source cannot be read, or its rules make no sense, and no [last good ones](Self::last_good) are kept.
+    pub async fn load(self) -> Result<Loaded<S>, ReloadError> {
+        let Self { mut source, reader, last_good } = self;
+        let (reader, last_good) = (Arc::new(reader), last_good.map(LastGood::new));
+        let read = match source.read().await {
+            Ok(document) => reader.read(document.clone()).await.map(|set| (set, document)),
+            Err(error) => Err(ReloadError::unread(error)),
+        };
+        let read_at =
+            read.as_ref().map_or_else(ReloadError::refused_version, |_| Some("")).map(|_| SystemTime::now());
+        let (set, problem) = match (read, &last_good) {
+            (Ok((set, document)), Some(last_good)) => {
+                last_good.keep(document).await;
+                (set, None)
+            }
+            (Ok((set, _)), None) => (set, None),
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(last_good)) => match last_good.restore(&reader).await {
+                Some(set) => (set, Some(error)),
+                None => return Err(error),
+            },
+        };
+        Ok(Loaded { source, reader, last_good, set, problem, read_at })
+    }
+}
+
+/// Rules that have been loaded, for a limiter that is to be made.
+#[derive(Debug)]
+#[must_use]
+pub struct Loaded<S> {
+    source: S,
+    reader: Arc<Reader>,
+    last_good: Option<LastGood>,
+    set: Set,
+    /// Why the rules are the last good ones.
+    problem: Option<ReloadError>,
+    read_at: Option<SystemTime>,
+}
+
+impl<S: Source> Loaded<S> {
+    /// The version of the rules.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.set.version
+    }
+
+    /// The rules of the source, and what it says beside them.
+    pub fn file(&self) -> &RuleFile {
+        &self.set.file
+    }
+
+    /// What the rules say for the layer.
+    pub const fn layer(&self) -> &LayerSettings {
+        self.set.file.layer()
+    }
+
+    /// Starts making a limiter with the rules, those of the application among them, and the bounds that they say. It counts
+    /// in memory unless another store is given.
+    pub fn limiter(&self) -> LimiterBuilder {
+        self.set.file.limiter().rules(self.reader.beside.iter().cloned()).version(self.version())
+    }
+
+    /// Why these are the [last good](Reloader::last_good) rules and not those of the source; `None` if they are.
+    #[must_use]
+    pub const fn problem(&self) -> Option<&ReloadError> {
+        self.problem.as_ref()
+    }
+
+    /// Puts the rules into force in a limiter, and from now on all others that the source will have.
+    ///
+    /// It goes on in a task of the runtime until the handle is dropped.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn start<T: Store>(self, limiter: &Limiter<T>) -> ReloadHandle {
+        Task::start(self, limiter.clone())
+    }
+}

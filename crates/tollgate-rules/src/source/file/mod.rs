@@ -1,0 +1,193 @@
+//! A file whose rules change when it does.
+
+#[cfg(target_os = "linux")]
+mod chain;
+mod settle;
+#[cfg(not(target_os = "linux"))]
+#[path = "unwatched.rs"]
+mod watch;
+#[cfg(target_os = "linux")]
+mod watch;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
+
+use self::settle::Settling;
+use self::watch::Watch;
+use super::{Document, Source, SourceError};
+use crate::Format;
+use crate::file::MAX_SIZE;
+
+/// How often a file is looked at unless it is said.
+const POLL: Duration = Duration::from_secs(5);
+
+/// Rules in a file, which are read again when it changes.
+///
+/// It is the path that is watched, and not what is found there once: a file that is written anew under another name and
+/// then renamed, as editors do; links on the way that are made to lead elsewhere, as Kubernetes does with config maps; a
+/// file that goes away and comes back. What happens in quick succession is read once it is quiet.
+///
+/// On Linux the system tells of changes (inotify). Everywhere the file is also looked at from time to time, as nothing is
+/// told of some file systems, such as those of a network; and the system can watch only so many directories, in which case
+/// this is all there is, which is logged (by the feature `tracing`).
+///
+/// The version is a digest of the text. Touched but not changed, nothing happens.
+///
+/// ```no_run
+/// use tollgate_rules::FileSource;
+///
+/// let source = FileSource::new("/etc/gateway/rules.toml");
+/// ```
+#[must_use]
+pub struct FileSource {
+    path: PathBuf,
+    format: Option<Format>,
+    poll_every: Duration,
+    is_watched: bool,
+    watch: Option<Watch>,
+    /// Why it is not watched although it should be.
+    unwatched: Option<String>,
+    settling: Settling,
+    next_poll: Option<Instant>,
+}
+
+impl FileSource {
+    /// The file at a path, whose ending says what format it has.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            format: None,
+            poll_every: POLL,
+            is_watched: true,
+            watch: None,
+            unwatched: None,
+            settling: Settling::default(),
+            next_poll: None,
+        }
+    }
+
+    /// The format, for a path that does not end in it.
+    pub fn format(self, format: Format) -> Self {
+        Self { format: Some(format), ..self }
+    }
+
+    /// How often the file is looked at, whatever the system tells; five seconds unless it is said. Less than ten
+    /// milliseconds are ten.
+    pub fn poll_every(self, interval: Duration) -> Self {
+        Self { poll_every: interval.max(Duration::from_millis(10)), ..self }
+    }
+
+    /// Whether the system is asked to tell of changes; it is unless it is said. Without, the file is looked at from time to
+    /// time and that is all.
+    pub fn watch(self, on: bool) -> Self {
+        Self { is_watched: on, ..self }
+    }
+
+    /// Watches the file as it is found now, unless that is what is watched already.
+    async fn watch_now(&mut self) {
+        if !self.is_watched {
+            return;
+        }
+        let (path, before) = (self.path.clone(), self.watch.take());
+        // Elsewhere, as the system takes a moment to end a watch.
+        let watch = spawn_blocking(move || match before {
+            Some(watch) if watch.is_current(&path) => Ok(watch),
+            before => {
+                drop(before);
+                Watch::new(&path)
+            }
+        });
+        match watch.await {
+            Ok(Ok(watch)) => {
+                self.watch = Some(watch);
+                self.unwatched = None;
+            }
+            Ok(Err(error)) => self.note_unwatched(error.to_string()),
+            // tokio's way to say that a runtime has no I/O.
+            Err(error) => self.note_unwatched(error.to_string()),
+        }
+    }
+
+    fn note_unwatched(&mut self, reason: String) {
+        if self.unwatched.as_ref() != Some(&reason) {
+            crate::told::unwatched(&self.path, &reason, self.poll_every);
+            self.unwatched = Some(reason);
+        }
+    }
+}
+
+impl Source for FileSource {
+    fn kind(&self) -> &'static str {
+        "file"
+    }
+
+    async fn read(&mut self) -> Result<Document, SourceError> {
+        let path = self.path.clone();
+        let unread = |cause: io::Error| {
+            SourceError::new(format!("the rules in {} cannot be read", path.display())).because(cause)
+        };
+        // What happens from here on is a change to come.
+        self.settling.clear();
+        self.watch_now().await;
+        let format = self
+            .format
+            .or_else(|| Format::of(&path))
+            .ok_or_else(|| SourceError::new(crate::RuleFileError::unknown_format(&path).to_string()));
+        let found = spawn_blocking({
+            let path = path.clone();
+            move || read(&path)
+        });
+        let text = found.await.map_err(io::Error::from).and_then(|text| text);
+        self.next_poll = Some(Instant::now() + self.poll_every);
+        Ok(Document::new(path.to_string_lossy(), format?, text.map_err(unread)?))
+    }
+
+    async fn changed(&mut self) {
+        let poll = self.next_poll.unwrap_or_else(Instant::now);
+        loop {
+            let quiet = self.settling.quiet_at();
+            let wake = quiet.map_or(poll, |quiet| quiet.min(poll));
+            let Some(watch) = &mut self.watch else { return sleep_until(wake).await };
+            tokio::select! {
+                () = sleep_until(wake) => return,
+                told = watch.changed() => match told {
+                    Ok(()) => self.settling.add(Instant::now()),
+                    // What it would have told is unknown.
+                    Err(error) => {
+                        self.watch = None;
+                        self.note_unwatched(error.to_string());
+                        self.settling.add(Instant::now());
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Reads a file, unless it is none: a pipe might never end.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("this is no file"));
+    }
+    let mut text = Vec::new();
+    // One byte too many is refused, as what is wrong with the rules.
+    File::open(path)?.take(MAX_SIZE as u64 + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+impl fmt::Debug for FileSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileSource")
+            .field("path", &self.path)
+            .field("format", &self.format)
+            .field("poll_every", &self.poll_every)
+            .field("is_watched", &self.watch.is_some())
+            .finish_non_exhaustive()
+    }
+}

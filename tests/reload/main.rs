@@ -1,0 +1,5 @@
+//! Rules that change while a service runs, from each kind of source.
+
+mod file;
+mod reloading;
+mod support;

@@ -1,0 +1,97 @@
+//! A limiter whose rules come from a source, and what is asked of it.
+
+use std::time::Duration;
+
+use tollgate::Limiter;
+use tollgate_rules::{ReloadHandle, ReloadStatus, Reloader, Source};
+
+/// How long something may take that is expected. Far more than it needs, since the machine may be busy.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// A pause between two polls that no test lives to see the end of.
+pub(crate) const NEVER: Duration = Duration::from_secs(100_000);
+
+/// The text of one rule, `api`, that admits so many an hour.
+pub(crate) fn rules(limit: u32) -> String {
+    format!("[[rules]]\nname = \"api\"\nquota = \"{limit}/hour\"\nkey = \"global\"\n")
+}
+
+/// A text that is refused: the second of its rules makes no sense.
+pub(crate) fn wrong_rules() -> String {
+    format!("{}\n[[rules]]\nname = \"login\"\nquota = \"5/minuet\"\n", rules(1))
+}
+
+/// A limiter with rules that are reloaded.
+pub(crate) struct Reloaded {
+    pub(crate) limiter: Limiter,
+    pub(crate) handle: ReloadHandle,
+}
+
+impl Reloaded {
+    pub(crate) async fn start(source: impl Source) -> Self {
+        Self::start_with(Reloader::new(source)).await
+    }
+
+    pub(crate) async fn start_with<S: Source>(reloader: Reloader<S>) -> Self {
+        let loaded = reloader.load().await.expect("good rules");
+        let limiter = loaded.limiter().build().expect("good rules");
+        let handle = loaded.start(&limiter);
+        Self { limiter, handle }
+    }
+
+    /// Waits until the status is such.
+    pub(crate) async fn until(&self, what: &str, is_so: impl FnMut(&ReloadStatus) -> bool) -> ReloadStatus {
+        let mut statuses = self.handle.watch();
+        let reached = match tokio::time::timeout(LIMIT, statuses.wait_for(is_so)).await {
+            Ok(status) => Some(status.expect("it is reloaded still").clone()),
+            Err(_) => None,
+        };
+        reached.unwrap_or_else(|| panic!("waited for {what}, and still: {:#?}", self.handle.status()))
+    }
+
+    /// Waits until `api` admits so many an hour.
+    pub(crate) async fn until_limit(&self, limit: u32) -> ReloadStatus {
+        let limiter = self.limiter.clone();
+        let status = self.until("other rules", |_| limit_of(&limiter) == Some(limit)).await;
+        assert_eq!(self.limiter.rule_set().version(), Some(self.handle.status().version()));
+        status
+    }
+
+    /// Waits until the source has rules that are refused.
+    pub(crate) async fn until_refused(&self) -> ReloadStatus {
+        self.until("rules to be refused", |status| {
+            status.problem().is_some_and(|problem| problem.error().refused_version().is_some())
+        })
+        .await
+    }
+
+    /// Waits until the source cannot be read.
+    pub(crate) async fn until_unread(&self) -> ReloadStatus {
+        self.until("the source to be unreadable", |status| {
+            status.problem().is_some_and(|problem| problem.error().refused_version().is_none())
+        })
+        .await
+    }
+
+    /// Waits until the rules in force are those of the source.
+    pub(crate) async fn until_right(&self) -> ReloadStatus {
+        self.until("the source to be right", |status| status.problem().is_none()).await
+    }
+
+    /// How many an hour `api` admits.
+    pub(crate) fn limit(&self) -> Option<u32> {
+        limit_of(&self.limiter)
+    }
+}
+
+/// The limit of `api`, which is asked in a way that nothing is counted by.
+fn limit_of(limiter: &Limiter) -> Option<u32> {
+    use futures_util::FutureExt;
+    // The store in memory answers at once.
+    let decision = limiter.charge("api", "nobody").cost(1).peek().now_or_never()?.ok()?;
+    Some(decision.outcome("api")?.limit())
+}
+
+/// What is wrong, in words.
+pub(crate) fn problem(status: &ReloadStatus) -> String {
+    status.problem().expect("something is wrong").error().to_string()
+}
