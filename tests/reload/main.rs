@@ -1,5 +1,6 @@
 //! Rules that change while a service runs, from each kind of source.
 
 mod file;
+mod redis;
 mod reloading;
 mod support;

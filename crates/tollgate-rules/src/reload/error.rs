@@ -61,13 +61,17 @@ impl fmt::Display for ReloadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Unread(error) => {
-                write!(f, "{error}")?;
+                let mut shown = error.to_string();
                 let mut cause = error.source();
                 while let Some(error) = cause {
-                    write!(f, ": {error}")?;
+                    let said = error.to_string();
+                    // Some say what their cause says.
+                    if !shown.ends_with(&said) {
+                        shown = format!("{shown}: {said}");
+                    }
                     cause = error.source();
                 }
-                Ok(())
+                f.write_str(&shown)
             }
             Kind::Refused { reason: Reason::Wrong(error), .. } => write!(f, "{error}"),
             Kind::Refused { name, reason: Reason::Unfit(error), .. } => {

@@ -3,12 +3,18 @@
 mod document;
 mod error;
 mod file;
+#[cfg(feature = "redis")]
+mod pause;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::future::Future;
 
 pub use self::document::Document;
 pub use self::error::SourceError;
 pub use self::file::FileSource;
+#[cfg(feature = "redis")]
+pub use self::redis::RedisSource;
 
 /// Somewhere that rules are kept and may change: a file, a server, a service of one's own.
 ///
