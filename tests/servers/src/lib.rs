@@ -2,7 +2,7 @@
 //!
 //! [`RedisServer`] is one Redis or Valkey, [`Replication`] a master with replicas, and [`Sentinels`] the same with
 //! somebody who watches over them. [`Cluster`] is a Redis Cluster. [`Proxy`] is a
-//! bad network before any of them.
+//! bad network before any of them. [`PostgresServer`] is one PostgreSQL.
 //!
 //! ```
 //! use tollgate_servers::RedisServer;
@@ -19,7 +19,8 @@
 //! # Which server
 //!
 //! The binary that the environment variable `REDIS_SERVER` names, `redis-server` on the `PATH` unless it is set.
-//! Redis 6.2 and later and Valkey will do.
+//! Redis 6.2 and later and Valkey will do. PostgreSQL is looked for in the directory that `POSTGRES_BIN` names, and unless
+//! it is set on the `PATH` and where systems put it; any since version 11.
 //!
 //! # What is left behind
 //!
@@ -33,6 +34,7 @@
 mod cluster;
 mod error;
 mod ports;
+mod postgres;
 mod process;
 mod proxy;
 mod replication;
@@ -45,6 +47,7 @@ pub mod wait;
 pub use self::{
     cluster::Cluster,
     error::{Error, Result},
+    postgres::PostgresServer,
     proxy::{Counts, Mode, Proxy},
     replication::Replication,
     sentinels::Sentinels,

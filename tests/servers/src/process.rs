@@ -18,9 +18,29 @@ use crate::{
     wait,
 };
 
+/// How a process is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Without being asked (`SIGKILL`).
+    Kill,
+    /// By being told to leave all as it is (`SIGQUIT`), for one that has processes and memory of its own to let go of.
+    Quit,
+}
+
+impl End {
+    /// What the shell passes to `kill`.
+    fn argument(self) -> &'static str {
+        match self {
+            Self::Kill => "-KILL",
+            Self::Quit => "-QUIT",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: u32,
+    end: End,
     pid_file: PathBuf,
     child: Mutex<Child>,
     paused: AtomicBool,
@@ -29,11 +49,20 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `command` as the one process of `scratch`.
     pub(crate) fn spawn(command: &mut Command, scratch: &Scratch) -> std::io::Result<Self> {
+        Self::spawn_ended_by(End::Kill, command, scratch)
+    }
+
+    /// The same, but it is ended like this.
+    pub(crate) fn spawn_ended_by(
+        end: End,
+        command: &mut Command,
+        scratch: &Scratch,
+    ) -> std::io::Result<Self> {
         let pid_file = scratch.file(PID_FILE);
         let child = command.spawn()?;
-        let process =
-            Self { pid: child.id(), pid_file, child: Mutex::new(child), paused: AtomicBool::new(false) };
-        fs::write(&process.pid_file, process.pid.to_string())?;
+        let (pid, paused) = (child.id(), AtomicBool::new(false));
+        let process = Self { pid, end, pid_file, child: Mutex::new(child), paused };
+        fs::write(&process.pid_file, format!("{} {pid}", end.argument()))?;
         Ok(process)
     }
 
@@ -77,7 +106,12 @@ impl Process {
     pub(crate) fn kill(&self) -> Result<()> {
         let mut child = self.child();
         if child.try_wait()?.is_none() {
-            child.kill()?;
+            match self.end {
+                End::Kill => child.kill()?,
+                End::Quit => {
+                    kill_process(Pid::from_child(&child), Signal::QUIT).map_err(std::io::Error::from)?;
+                }
+            }
             // While the child is not waited for, nobody else is given its number.
             self.forget();
             child.wait()?;

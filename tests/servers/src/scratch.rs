@@ -13,7 +13,7 @@ use std::{
 
 use crate::{Error, Result};
 
-/// The file in a server's directory that says which process is to end with it.
+/// The file in a server's directory that says which process is to end with it, and by which signal.
 pub(crate) const PID_FILE: &str = "pid";
 
 /// What is done when the test's process has ended in whichever way: its end of the pipe is closed then.
@@ -23,7 +23,7 @@ const CLEAN_UP: &str = r#"
 trap '' HUP INT TERM
 cat
 for file in "$0"/*/pid; do
-    if [ -f "$file" ]; then kill -9 "$(cat "$file")"; fi
+    if [ -f "$file" ]; then kill $(cat "$file"); fi
 done
 rm -rf "$0"
 "#;
