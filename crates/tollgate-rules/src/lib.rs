@@ -33,6 +33,8 @@ pub use self::registry::Registry;
 #[cfg(feature = "reload")]
 pub use self::reload::{Loaded, ReloadError, ReloadHandle, ReloadProblem, ReloadStatus, Reloader};
 pub use self::settings::LayerSettings;
+#[cfg(feature = "postgres")]
+pub use self::source::PostgresSource;
 #[cfg(feature = "redis")]
 pub use self::source::RedisSource;
 #[cfg(feature = "reload")]

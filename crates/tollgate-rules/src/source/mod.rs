@@ -3,8 +3,10 @@
 mod document;
 mod error;
 mod file;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "postgres", feature = "redis"))]
 mod pause;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
 
@@ -13,6 +15,8 @@ use std::future::Future;
 pub use self::document::Document;
 pub use self::error::SourceError;
 pub use self::file::FileSource;
+#[cfg(feature = "postgres")]
+pub use self::postgres::PostgresSource;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisSource;
 

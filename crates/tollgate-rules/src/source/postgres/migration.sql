@@ -1,0 +1,89 @@
+-- The tables of Tollgate's rules. Can be run again at any time, and by several at once.
+--
+--   psql --single-transaction --file migration.sql
+--
+-- A row of tollgate_rules is a rule:
+--
+--   INSERT INTO tollgate_rules (name, definition)
+--   VALUES ('login', '{"match": "POST /login", "quota": "5/minute sliding-log"}');
+--
+-- Those who change rules need, besides their rights on tollgate_rules, UPDATE on tollgate_rule_set.
+-- Those who read them need SELECT on both.
+
+-- Of those who run this at the same time, one after the other.
+SELECT pg_advisory_xact_lock(8317992);
+
+CREATE TABLE IF NOT EXISTS tollgate_rules (
+    name text PRIMARY KEY CHECK (name <> ''),
+    -- All that a rule says in a file but its name.
+    definition jsonb NOT NULL
+        CHECK (jsonb_typeof(definition) = 'object' AND NOT jsonb_exists(definition, 'name')),
+    -- Rules are in this order, and those of one position in that of their names.
+    position integer NOT NULL DEFAULT 0,
+    -- A rule that is not enabled is as if it were not there.
+    enabled boolean NOT NULL DEFAULT true,
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- One row about all rules together.
+CREATE TABLE IF NOT EXISTS tollgate_rule_set (
+    is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    -- Counted up by each change. Who changes rules holds this row until it is done, so that the numbers are in the order
+    -- in which changes are seen.
+    version bigint NOT NULL DEFAULT 0 CHECK (version >= 0),
+    -- What a file says beside its rules: trusted-proxies, layer and limiter.
+    settings jsonb NOT NULL DEFAULT '{}'
+        CHECK (jsonb_typeof(settings) = 'object' AND NOT jsonb_exists(settings, 'rules')),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+
+INSERT INTO tollgate_rule_set DEFAULT VALUES ON CONFLICT DO NOTHING;
+
+CREATE OR REPLACE FUNCTION tollgate_rule_touched() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.updated_at := now();
+    RETURN NEW;
+END
+$$;
+
+-- By its schema, as whoever changes a rule may look for tables elsewhere.
+CREATE OR REPLACE FUNCTION tollgate_rules_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('UPDATE %I.tollgate_rule_set SET version = version + 1', TG_TABLE_SCHEMA);
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION tollgate_rule_set_changing() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.settings IS DISTINCT FROM OLD.settings AND NEW.version = OLD.version THEN
+        NEW.version := OLD.version + 1;
+    END IF;
+    NEW.updated_at := now();
+    RETURN NEW;
+END
+$$;
+
+-- Is told when the change is committed, and not at all if it is not.
+CREATE OR REPLACE FUNCTION tollgate_rule_set_changed() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('tollgate_rules', NEW.version::text);
+    RETURN NULL;
+END
+$$;
+
+DROP TRIGGER IF EXISTS tollgate_rule_touched ON tollgate_rules;
+CREATE TRIGGER tollgate_rule_touched BEFORE UPDATE ON tollgate_rules
+    FOR EACH ROW EXECUTE FUNCTION tollgate_rule_touched();
+
+DROP TRIGGER IF EXISTS tollgate_rules_changed ON tollgate_rules;
+CREATE TRIGGER tollgate_rules_changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON tollgate_rules
+    FOR EACH STATEMENT EXECUTE FUNCTION tollgate_rules_changed();
+
+DROP TRIGGER IF EXISTS tollgate_rule_set_changing ON tollgate_rule_set;
+CREATE TRIGGER tollgate_rule_set_changing BEFORE UPDATE ON tollgate_rule_set
+    FOR EACH ROW EXECUTE FUNCTION tollgate_rule_set_changing();
+
+DROP TRIGGER IF EXISTS tollgate_rule_set_changed ON tollgate_rule_set;
+CREATE TRIGGER tollgate_rule_set_changed AFTER UPDATE ON tollgate_rule_set
+    FOR EACH ROW EXECUTE FUNCTION tollgate_rule_set_changed();

@@ -1,0 +1,213 @@
+//! A table in PostgreSQL whose rules change when its rows do.
+
+mod link;
+mod text;
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
+use tokio_postgres::{Client, Config, Row, Socket};
+
+use self::link::{Connector, Link};
+use self::text::Rows;
+use super::pause::Pause;
+use super::{Document, Source, SourceError};
+use crate::Format;
+
+/// How often the table is read unless it is said, whatever is told.
+const POLL: Duration = Duration::from_secs(30);
+/// How long PostgreSQL may take to be reached, and to answer, unless it is said.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const TABLE: &str = "table tollgate_rules";
+const READ: &str = include_str!("read.sql");
+
+/// Rules in a table of PostgreSQL, which are read again when it changes.
+///
+/// A row of the table `tollgate_rules` is a rule: its `name`, and in `definition`, as JSON, all else that a rule can say in
+/// a file; its `position` among the others, and whether it is `enabled`. The one row of `tollgate_rule_set` has the
+/// `version`, and in `settings` what a file says beside its rules.
+///
+/// ```sql
+/// INSERT INTO tollgate_rules (name, definition)
+/// VALUES ('login', '{"match": "POST /login", "quota": "5/minute sliding-log"}');
+/// ```
+///
+/// [`MIGRATION`](Self::MIGRATION) makes the tables, and triggers that count up the version and tell of it
+/// (`NOTIFY tollgate_rules`). However many rows a transaction changes, the rules change once, when it is committed.
+///
+/// What is told while a connection is lost is not heard. So the table is read again whenever there is a new one, and from
+/// time to time besides.
+///
+/// The version is that of `tollgate_rule_set` with a digest of the rules, such as `7-44136fa355b3`, and tells also when
+/// rules were changed without counting, as where triggers are switched off. An error names the rule and the field; the
+/// line that it shows is the rule as JSON.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tollgate_rules::{PostgresSource, Reloader};
+///
+/// let source = PostgresSource::new("host=/run/postgresql dbname=gateway user=gateway")?;
+/// let loaded = Reloader::new(source).load().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # What PostgreSQL has to allow
+///
+/// Whoever reads needs `SELECT` on both tables, which are looked for on the `search_path`. Not through a pooler that gives
+/// each transaction another connection: notifications do not come through it, and the polls are all there is. PostgreSQL 11
+/// or later.
+#[must_use]
+pub struct PostgresSource {
+    connector: Connector,
+    poll_every: Duration,
+    timeout: Duration,
+    link: Option<Link>,
+    pause: Pause,
+    /// When to look again.
+    wake: Option<Instant>,
+}
+
+impl PostgresSource {
+    /// The SQL that makes the tables and their triggers. It can be run again at any time.
+    pub const MIGRATION: &str = include_str!("migration.sql");
+
+    /// The database that a [connection string](Config) names, without TLS.
+    ///
+    /// # Errors
+    ///
+    /// When it makes no sense. (It is not repeated, as it may have a password in it.)
+    pub fn new(connection: &str) -> Result<Self, SourceError> {
+        let config = connection.parse::<Config>().map_err(|error| {
+            SourceError::new("the address of the PostgreSQL database that has the rules makes no sense")
+                .because(error)
+        })?;
+        Ok(Self::with_tls(config, NoTls))
+    }
+
+    /// The database of a configuration, with TLS by one of the crates for it, such as `postgres-native-tls`.
+    pub fn with_tls<T>(config: Config, tls: T) -> Self
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        Self {
+            connector: Connector::new(config, tls),
+            poll_every: POLL,
+            timeout: TIMEOUT,
+            link: None,
+            pause: Pause::up_to(POLL),
+            wake: None,
+        }
+    }
+
+    /// How often the table is read, whatever is told; 30 seconds unless it is said. Less than ten milliseconds are ten.
+    ///
+    /// It is also the longest pause between two attempts to reach a server that is gone. The first is a tenth of a second.
+    pub fn poll_every(self, interval: Duration) -> Self {
+        let poll_every = interval.max(Duration::from_millis(10));
+        Self { poll_every, pause: Pause::up_to(poll_every), ..self }
+    }
+
+    /// How long PostgreSQL may take to be reached, and as long again to answer; five seconds unless it is said.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Makes the tables and their triggers, where they are not there. Those who do so at the same time wait for each
+    /// other.
+    ///
+    /// # Errors
+    ///
+    /// When the database refuses it, in which case nothing has changed.
+    pub async fn migrate(client: &Client) -> Result<(), SourceError> {
+        // Statements that are sent together are one transaction.
+        client.batch_execute(Self::MIGRATION).await.map_err(|error| {
+            SourceError::new("the tables of the rules cannot be made in PostgreSQL").because(error)
+        })
+    }
+
+    async fn rows(&mut self) -> Result<Vec<Row>, SourceError> {
+        let unread = || SourceError::new(format!("the rules in the {TABLE} of PostgreSQL cannot be read"));
+        let late = || unread().because("PostgreSQL did not answer in time");
+        let mut link = match self.link.take() {
+            Some(link) if !link.client.is_closed() => link,
+            _ => match timeout(self.timeout, self.connector.connect()).await {
+                Ok(connected) => connected.map_err(|error| unread().because(error))?,
+                Err(_) => return Err(late()),
+            },
+        };
+        // What was told until now is about to be read.
+        while link.told.try_recv().is_ok() {}
+        match timeout(self.timeout, link.client.query(READ, &[])).await {
+            // A connection that does not answer is left behind.
+            Err(_) => Err(late()),
+            Ok(answer) => {
+                self.link = Some(link);
+                answer.map_err(|error| unread().because(error))
+            }
+        }
+    }
+}
+
+/// The rules that rows have.
+fn document(rows: &[Row]) -> Result<Document, SourceError> {
+    let wrong =
+        |error| SourceError::new(format!("the {TABLE} has other columns than it should")).because(error);
+    let Some(first) = rows.first() else {
+        return Err(SourceError::new("the table tollgate_rule_set has no row; the migration makes it"));
+    };
+    let version: i64 = first.try_get(0).map_err(wrong)?;
+    let mut found = Rows { settings: first.try_get(1).map_err(wrong)?, rules: Vec::new() };
+    for row in rows {
+        // Without any rule there is one row, about the set.
+        if let Some(name) = row.try_get::<_, Option<String>>(2).map_err(wrong)? {
+            found.rules.push((name, row.try_get(3).map_err(wrong)?));
+        }
+    }
+    Ok(Document::new(TABLE, Format::Json, found.text()).revision(version.unsigned_abs()))
+}
+
+impl Source for PostgresSource {
+    fn kind(&self) -> &'static str {
+        "postgres"
+    }
+
+    async fn read(&mut self) -> Result<Document, SourceError> {
+        let rows = self.rows().await;
+        let wait = if self.link.is_some() { self.poll_every } else { self.pause.next() };
+        self.wake = Some(Instant::now() + wait);
+        document(&rows?)
+    }
+
+    async fn changed(&mut self) {
+        let wake = self.wake.unwrap_or_else(Instant::now);
+        if let Some(link) = &mut self.link {
+            let was_told = tokio::select! {
+                () = sleep_until(wake) => true,
+                told = link.told.recv() => told.is_some(),
+            };
+            if was_told {
+                self.pause.reset();
+                return;
+            }
+            // It was lost. There is a pause also before the first attempt, for one that is lost again and again.
+            self.link = None;
+            self.wake = Some(Instant::now() + self.pause.next());
+        }
+        sleep_until(self.wake.unwrap_or(wake)).await;
+    }
+}
+
+impl fmt::Debug for PostgresSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresSource")
+            .field("poll_every", &self.poll_every)
+            .field("is_connected", &self.link.is_some())
+            .finish_non_exhaustive()
+    }
+}
