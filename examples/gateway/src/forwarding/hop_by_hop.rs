@@ -1,0 +1,51 @@
+//! Fields that are between two neighbours, and go no further.
+
+use http::header::{self, CONNECTION, TE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+/// RFC 9110, section 7.6.1, whether or not `Connection` names them, and what proxies and clients say to each other.
+/// `Proxy` is no field, but what some CGI programs take for the address of their own proxy.
+const ALWAYS: [HeaderName; 11] = [
+    CONNECTION,
+    TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-authentication-info"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("http2-settings"),
+    HeaderName::from_static("proxy"),
+];
+
+/// Takes them off, and those that `Connection` names.
+pub(super) fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> =
+        tokens(headers, &CONNECTION).filter_map(|token| HeaderName::from_bytes(token).ok()).collect();
+    for name in named.iter().chain(&ALWAYS) {
+        headers.remove(name);
+    }
+}
+
+/// Whether whoever sent this takes trailers (RFC 9110, section 10.1.4).
+pub(super) fn takes_trailers(headers: &HeaderMap) -> bool {
+    has_token(headers, &TE, "trailers")
+}
+
+/// Says so of the gateway.
+pub(super) fn take_trailers(headers: &mut HeaderMap) {
+    headers.insert(TE, HeaderValue::from_static("trailers"));
+    headers.append(CONNECTION, HeaderValue::from_static("te"));
+}
+
+/// Whether a field that is a list has this in it.
+pub(super) fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    tokens(headers, name).any(|found| found.eq_ignore_ascii_case(token.as_bytes()))
+}
+
+/// What is in a field that is a list, on all of its lines.
+pub(super) fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.get_all(name).into_iter();
+    lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii)
+}

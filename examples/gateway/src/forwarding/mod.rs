@@ -1,0 +1,115 @@
+//! What of a message's head goes on, and what the gateway writes into it. Nothing here waits or sends.
+
+mod hop_by_hop;
+mod offer;
+mod origin;
+mod target;
+
+use std::net::IpAddr;
+
+use http::header::{COOKIE, HOST, VIA};
+use http::{HeaderMap, HeaderValue, Method, Version, request, response};
+use ipnet::IpNet;
+
+pub(crate) use self::offer::Offer;
+pub(crate) use self::target::BadRequest;
+use crate::args::{Host, Upstream};
+
+/// What the gateway calls itself in `Via`.
+const PSEUDONYM: &str = "gateway";
+
+/// How heads are rewritten.
+#[derive(Clone, Debug)]
+pub(crate) struct Forwarding {
+    pub(crate) upstream: Upstream,
+    pub(crate) host: Host,
+    /// Whose forwarding fields are believed.
+    pub(crate) trusted: Vec<IpNet>,
+}
+
+impl Forwarding {
+    /// Makes the head of a request from this peer that of one to the upstream, and tells what upgrade it offers.
+    ///
+    /// # Errors
+    ///
+    /// When it must not go on.
+    pub(crate) fn request(
+        &self,
+        head: &mut request::Parts,
+        peer: IpAddr,
+    ) -> Result<Option<Offer>, BadRequest> {
+        // A tunnel to wherever the client likes is what forward proxies are for.
+        if head.method == Method::CONNECT {
+            return Err(BadRequest::Connect);
+        }
+        let asked = target::host(head)?;
+        let path = head.uri.path_and_query().cloned().ok_or(BadRequest::Target)?;
+        head.uri = self.upstream.uri(path).ok_or(BadRequest::Target)?;
+
+        let offer = Offer::of(head);
+        // What the client names in `Connection` goes before anything is written, so it cannot name what is written.
+        let takes_trailers = hop_by_hop::takes_trailers(&head.headers);
+        hop_by_hop::strip(&mut head.headers);
+        if takes_trailers {
+            hop_by_hop::take_trailers(&mut head.headers);
+        }
+        if let Some(offer) = &offer {
+            offer.write(&mut head.headers);
+        }
+
+        origin::tell(&mut head.headers, peer, self.trusts(peer), asked.as_ref());
+        let host = match self.host {
+            Host::Pass => asked.as_ref().unwrap_or(self.upstream.host()),
+            Host::Upstream => self.upstream.host(),
+        };
+        head.headers.insert(HOST, host.clone());
+        join_cookies(&mut head.headers);
+        via(&mut head.headers, head.version);
+        head.version = Version::HTTP_11;
+        Ok(offer)
+    }
+
+    /// Makes the head of an upstream's response that of the gateway's. An upgrade that was made is told.
+    pub(crate) fn response(&self, head: &mut response::Parts, upgraded: Option<&Offer>) {
+        hop_by_hop::strip(&mut head.headers);
+        if let Some(protocol) = upgraded {
+            protocol.write(&mut head.headers);
+        }
+        via(&mut head.headers, head.version);
+        head.version = Version::HTTP_11;
+    }
+
+    fn trusts(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.trusted.iter().any(|network| network.contains(&peer))
+    }
+}
+
+/// RFC 9113, section 8.2.3: HTTP/2 may split cookies into several fields, of which HTTP/1.1 has one.
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().nth(1).is_some() {
+        let cookies: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        // Of values that were there before, and so are values.
+        if let Ok(mut joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..])) {
+            joined.set_sensitive(true);
+            headers.insert(COOKIE, joined);
+        }
+    }
+}
+
+/// RFC 9110, section 7.6.3: by which version a message came, and to whom.
+fn via(headers: &mut HeaderMap, version: Version) {
+    let version = match version {
+        Version::HTTP_09 => "0.9",
+        Version::HTTP_10 => "1.0",
+        Version::HTTP_2 => "2",
+        Version::HTTP_3 => "3",
+        _ => "1.1",
+    };
+    if let Ok(value) = HeaderValue::from_str(&format!("{version} {PSEUDONYM}")) {
+        headers.append(VIA, value);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Fields that say for whom a request is forwarded.
+
+use std::net::IpAddr;
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// What the clients of this gateway speak.
+const PROTO: &str = "http";
+
+/// Fields in which other proxies say the client's address, and which upstreams may believe.
+const CLIENT_FIELDS: [&str; 7] = [
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+];
+
+/// Writes for whom a request is forwarded, who asked for this host.
+///
+/// A peer that is trusted says for whom it forwards, and this one is added behind it. What another peer says counts for
+/// nothing and goes no further.
+pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: Option<&HeaderValue>) {
+    let peer = peer.to_canonical();
+    remove(headers, |name| {
+        let plain = name.replace('_', "-");
+        // To some upstreams `_` and `-` are the same, and no proxy writes such names.
+        let is_disguised = plain != name;
+        is_of_proxies(&plain) && (is_disguised || !trusted)
+    });
+    append(headers, &X_FORWARDED_FOR, peer.to_string().as_bytes());
+    if !headers.contains_key(X_FORWARDED_PROTO) {
+        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(PROTO));
+    }
+    if let (Some(host), false) = (host, headers.contains_key(X_FORWARDED_HOST)) {
+        headers.insert(X_FORWARDED_HOST, host.clone());
+    }
+    // A quote that is not closed would swallow what is added behind it.
+    if !headers.get_all(FORWARDED).iter().all(is_closed) {
+        headers.remove(FORWARDED);
+    }
+    append(headers, &FORWARDED, &element(peer, host));
+}
+
+fn is_of_proxies(name: &str) -> bool {
+    name == "forwarded" || name.starts_with("x-forwarded-") || CLIENT_FIELDS.contains(&name)
+}
+
+fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
+    let names: Vec<_> = headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// Adds to a list. All of it becomes one line, since some look at one only.
+fn append(headers: &mut HeaderMap, name: &HeaderName, entry: &[u8]) {
+    let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|line| !line.is_empty());
+    let entries: Vec<_> = lines.chain([entry]).collect();
+    if let Ok(value) = HeaderValue::from_bytes(&entries.join(&b", "[..])) {
+        headers.insert(name, value);
+    }
+}
+
+/// An element of `Forwarded` (RFC 7239, section 4).
+fn element(peer: IpAddr, host: Option<&HeaderValue>) -> Vec<u8> {
+    let mut element = match peer {
+        IpAddr::V4(v4) => format!("for={v4}"),
+        IpAddr::V6(v6) => format!("for=\"[{v6}]\""),
+    }
+    .into_bytes();
+    if let Some(host) = host {
+        // No quotes and no backslashes: those are in no host.
+        element.extend_from_slice(b";host=\"");
+        element.extend_from_slice(host.as_bytes());
+        element.push(b'"');
+    }
+    element.extend_from_slice(format!(";proto={PROTO}").as_bytes());
+    element
+}
+
+/// Whether all quotes of a line are closed.
+fn is_closed(line: &HeaderValue) -> bool {
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in line.as_bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ => {}
+        }
+    }
+    !quoted
+}

@@ -1,0 +1,109 @@
+//! What the gateway counts of its own. What the limiter counts is Tollgate's.
+//!
+//! The README has the table. Labels are of the gateway's making, never of a client's or an upstream's.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+use crate::failure::Failure;
+
+const REQUESTS: &str = "gateway_requests_total";
+const RESPONSES: &str = "gateway_upstream_responses_total";
+const FAILURES: &str = "gateway_upstream_failures_total";
+const RETRIES: &str = "gateway_upstream_retries_total";
+const SECONDS: &str = "gateway_upstream_response_seconds";
+const UPGRADES: &str = "gateway_upgrades_open";
+const CONNECTIONS: &str = "gateway_connections_open";
+
+/// From a quick answer to the longest that is waited for by default, in seconds.
+const BUCKETS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
+
+/// How often what is counted is put in order, so that it does not pile up while nobody asks.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Begins to count, in this runtime and for this process.
+///
+/// # Errors
+///
+/// When somebody counts already.
+pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
+    let buckets = Matcher::Full(SECONDS.to_owned());
+    let handle = PrometheusBuilder::new().set_buckets_for_metric(buckets, &BUCKETS)?.install_recorder()?;
+    describe_counter!(REQUESTS, "Requests answered, by the class of the status");
+    describe_counter!(RESPONSES, "Answers of the upstream, by the class of the status");
+    describe_counter!(FAILURES, "Requests that went on and were not answered by the upstream, by the reason");
+    describe_counter!(RETRIES, "Requests sent again because the upstream had closed the connection");
+    describe_histogram!(SECONDS, Unit::Seconds, "Time from sending a request on until its answer begins");
+    describe_gauge!(UPGRADES, "Connections that have gone over to another protocol");
+    describe_gauge!(CONNECTIONS, "Connections of clients, upgraded ones among them");
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(UPKEEP);
+        loop {
+            ticks.tick().await;
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(handle)
+}
+
+/// A request was answered.
+pub(crate) fn answered(status: StatusCode) {
+    counter!(REQUESTS, "class" => class(status)).increment(1);
+}
+
+/// The upstream has begun its answer.
+pub(crate) fn responded(status: StatusCode, after: Duration) {
+    counter!(RESPONSES, "class" => class(status)).increment(1);
+    histogram!(SECONDS).record(after);
+}
+
+/// The upstream has not answered.
+pub(crate) fn failed(failure: &Failure) {
+    counter!(FAILURES, "reason" => failure.reason()).increment(1);
+}
+
+/// A request is sent again.
+pub(crate) fn retried() {
+    counter!(RETRIES).increment(1);
+}
+
+fn class(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        100..200 => "1xx",
+        200..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        500..600 => "5xx",
+        _ => "other",
+    }
+}
+
+/// Counts among what is open, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Open(&'static str);
+
+impl Open {
+    pub(crate) fn connection() -> Self {
+        Self::new(CONNECTIONS)
+    }
+
+    pub(crate) fn upgrade() -> Self {
+        Self::new(UPGRADES)
+    }
+
+    fn new(name: &'static str) -> Self {
+        gauge!(name).increment(1.0);
+        Self(name)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        gauge!(self.0).decrement(1.0);
+    }
+}
