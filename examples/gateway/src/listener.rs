@@ -166,6 +166,7 @@ async fn answer<S>(service: S, request: Request<Incoming>, peer: SocketAddr) -> 
 where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
 {
+    let _open = Open::request();
     let start = tokio::time::Instant::now();
     // The query is left out: it is where secrets are that should not be there.
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());

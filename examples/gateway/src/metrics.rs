@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use crate::failure::Failure;
 
 const REQUESTS: &str = "gateway_requests_total";
+const OPEN: &str = "gateway_requests_open";
 const RESPONSES: &str = "gateway_upstream_responses_total";
 const FAILURES: &str = "gateway_upstream_failures_total";
 const RETRIES: &str = "gateway_upstream_retries_total";
@@ -34,6 +35,7 @@ pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let buckets = Matcher::Full(SECONDS.to_owned());
     let handle = PrometheusBuilder::new().set_buckets_for_metric(buckets, &BUCKETS)?.install_recorder()?;
     describe_counter!(REQUESTS, "Requests answered, by the class of the status");
+    describe_gauge!(OPEN, "Requests that are not answered yet, those that are held back among them");
     describe_counter!(RESPONSES, "Answers of the upstream, by the class of the status");
     describe_counter!(FAILURES, "Requests that went on and were not answered by the upstream, by the reason");
     describe_counter!(RETRIES, "Requests sent again because the upstream had closed the connection");
@@ -90,6 +92,10 @@ pub(crate) struct Open(&'static str);
 impl Open {
     pub(crate) fn connection() -> Self {
         Self::new(CONNECTIONS)
+    }
+
+    pub(crate) fn request() -> Self {
+        Self::new(OPEN)
     }
 
     pub(crate) fn upgrade() -> Self {

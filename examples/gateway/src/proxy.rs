@@ -87,7 +87,7 @@ impl Proxy {
         let accepted = offer.and_then(|offer| offer.accepted(&head)).ok_or(Failure::Unasked)?;
         self.forwarding.response(&mut head, Some(&accepted));
         debug!(protocol = accepted.as_str(), "upgraded");
-        upgrade::pass_on(Ends { client, upstream }, permit, &self.shutdown);
+        upgrade::pass_on(Ends { client, upstream }, permit, self.timeouts.idle, &self.shutdown);
         Ok(Response::from_parts(head, Body::default()))
     }
 

@@ -1,8 +1,13 @@
 //! Connections that have gone over to another protocol, such as WebSocket.
 
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::listener::Permit;
@@ -17,26 +22,47 @@ pub(crate) struct Ends {
 }
 
 /// Passes on what either end says, until both have ended or the gateway ends. The permit is that of the client's connection.
-pub(crate) fn pass_on(ends: Ends, permit: Option<Permit>, shutdown: &Shutdown) {
+///
+/// Neither has to say anything, for as long as it likes. But when one has ended, the other has no more than `idle`.
+pub(crate) fn pass_on(ends: Ends, permit: Option<Permit>, idle: Duration, shutdown: &Shutdown) {
     let cut = shutdown.cut();
     shutdown.spawn(async move {
         let _permit = permit;
         let _open = Open::upgrade();
         tokio::select! {
-            () = run(ends) => {}
+            () = run(ends, idle) => {}
             () = cut => debug!("an upgraded connection is cut"),
         }
     });
 }
 
-async fn run(Ends { client, upstream }: Ends) {
-    let (client, upstream): (Upgraded, Upgraded) = match tokio::try_join!(client, upstream) {
-        Ok(ends) => ends,
+async fn run(Ends { client, upstream }: Ends, idle: Duration) {
+    let (client, upstream) = match tokio::try_join!(client, upstream) {
+        Ok((client, upstream)) => (TokioIo::new(client), TokioIo::new(upstream)),
         Err(error) => return warn!(%error, "an upgrade failed"),
     };
-    match copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(upstream)).await {
-        Ok((up, down)) => debug!(up, down, "an upgraded connection has ended"),
+    let ((client_reads, client_writes), (upstream_reads, upstream_writes)) = (split(client), split(upstream));
+    let mut up = pin!(copy(client_reads, upstream_writes));
+    let mut down = pin!(copy(upstream_reads, client_writes));
+    let ended = tokio::select! {
+        ended = &mut up => match ended {
+            Ok(()) => timeout(idle, down).await.unwrap_or(Ok(())),
+            Err(error) => Err(error),
+        },
+        ended = &mut down => match ended {
+            Ok(()) => timeout(idle, up).await.unwrap_or(Ok(())),
+            Err(error) => Err(error),
+        },
+    };
+    match ended {
+        Ok(()) => debug!("an upgraded connection has ended"),
         // One of them has gone without a word, which is not for the other to mend.
         Err(error) => debug!(%error, "an upgraded connection broke off"),
     }
+}
+
+/// Passes on what is said in one direction, and that it has ended.
+async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
+    tokio::io::copy(&mut from, &mut to).await?;
+    to.shutdown().await
 }

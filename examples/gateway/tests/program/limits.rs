@@ -1,0 +1,1 @@
+//! The rule files of the README, driven.
