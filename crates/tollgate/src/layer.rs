@@ -77,7 +77,14 @@ impl<S, R> RateLimitLayer<S, R> {
     /// Answers requests that do not go on in a way of the application's own. See
     /// [`Rejection`](crate::Rejection).
     pub fn rejection<T>(self, rejection: T) -> RateLimitLayer<S, T> {
-        let Gate { limiter, fields, charge_preflights, expose_decision, .. } = self.gate;
+        self.map_rejection(|_| rejection)
+    }
+
+    /// Answers requests that do not go on by what is made of the way it has. See
+    /// [`ChosenRejection`](crate::ChosenRejection).
+    pub fn map_rejection<T>(self, f: impl FnOnce(R) -> T) -> RateLimitLayer<S, T> {
+        let Gate { limiter, fields, charge_preflights, expose_decision, rejection } = self.gate;
+        let rejection = f(rejection);
         RateLimitLayer { gate: Gate { limiter, fields, charge_preflights, expose_decision, rejection } }
     }
 

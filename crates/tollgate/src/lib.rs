@@ -39,7 +39,9 @@ pub use self::headers::IetfDraft;
 pub use self::key::KeyExtractor;
 pub use self::layer::RateLimitLayer;
 pub use self::limiter::{ChargeBuilder, Limiter, LimiterBuilder};
-pub use self::response::{BoxRejection, GrpcRejection, JsonRejection, ProblemRejection, Refusal, Rejection};
+pub use self::response::{
+    BoxRejection, ChosenRejection, GrpcRejection, JsonRejection, ProblemRejection, Refusal, Rejection,
+};
 pub use self::response_head::ResponseHead;
 pub use self::rule::{MissingKey, Mode, Rule, RuleSet, Tier, TierChoice};
 pub use self::service::RateLimit;

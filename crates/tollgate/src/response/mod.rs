@@ -1,6 +1,7 @@
 //! What a request that does not go on is answered.
 
 mod body;
+mod chosen;
 mod grpc;
 mod template;
 
@@ -13,6 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tollgate_core::{Decision, RuleName, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
+pub use self::chosen::ChosenRejection;
 pub use self::grpc::GrpcRejection;
 use crate::RequestHead;
 use crate::headers::{Trio, seconds, wait};

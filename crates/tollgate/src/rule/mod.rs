@@ -4,9 +4,9 @@ mod host;
 mod hosts;
 mod index;
 mod map;
+mod matching;
 mod methods;
 mod mode;
-mod parts;
 mod paths;
 mod pattern;
 mod rule_set;
@@ -141,81 +141,6 @@ impl Rule {
     /// What to do with a request that has not got the key. Such requests share one key unless it is said.
     pub fn on_missing_key(self, missing_key: MissingKey) -> Self {
         Self { missing_key, ..self }
-    }
-
-    /// Matches requests with this method and path; said several times, any of them.
-    ///
-    /// Paths are written as in axum: `/users/{id}`, `/files/{*rest}`. `GET` matches `HEAD` as well, as
-    /// the same handler serves it.
-    pub fn on(mut self, method: Method, path: impl Into<String>) -> Self {
-        self.targets.push((Some(method), Some(path.into())));
-        self
-    }
-
-    /// Matches requests with this path, whatever their method; said several times, any of them.
-    pub fn on_path(mut self, path: impl Into<String>) -> Self {
-        self.targets.push((None, Some(path.into())));
-        self
-    }
-
-    /// Matches requests with this method, whatever their path; said several times, any of them, and any of the paths
-    /// that are said beside it. `GET` matches `HEAD` as well.
-    pub fn on_method(mut self, method: Method) -> Self {
-        self.targets.push((Some(method), None));
-        self
-    }
-
-    /// Matches requests to this host only; said several times, to any of them. Methods and paths have to match as well.
-    ///
-    /// `api.example.com` is that host alone, and `*.example.com` all hosts below `example.com`, however far below, but not
-    /// `example.com` itself. An IPv6 address stands in brackets. Capitals, the port of a request and a dot at the end make
-    /// no difference.
-    ///
-    /// The host is what the request [says it is](RequestHead::host), so a caller who can reach the server under any name
-    /// chooses which of such rules apply. Have a rule that names no host beside them, unless something in front of
-    /// the server lets known hosts through only.
-    ///
-    /// ```
-    /// use tollgate::{Limiter, Quota, Rule};
-    ///
-    /// # fn main() -> Result<(), tollgate::ConfigError> {
-    /// let limiter = Limiter::builder()
-    ///     .rule(Rule::new("all", Quota::per_second(100)))
-    ///     .rule(Rule::new("api", Quota::per_second(10)).on_host("api.example.com").on_path("/v1/{*rest}"))
-    ///     .rule(Rule::new("shops", Quota::per_second(20)).on_host("*.shops.example.com"))
-    ///     .build()?;
-    /// # let _ = limiter;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn on_host(mut self, host: impl Into<String>) -> Self {
-        self.hosts.push(host.into());
-        self
-    }
-
-    /// Matches no request: the rule is for what [`Limiter::charge`](crate::Limiter::charge) charges, such as the messages of a
-    /// socket whose opening other rules of the limiter count.
-    ///
-    /// ```
-    /// use tollgate::{Limiter, Quota, Rule};
-    ///
-    /// # fn main() -> Result<(), tollgate::ConfigError> {
-    /// let limiter = Limiter::builder()
-    ///     .rule(Rule::new("connections", Quota::per_minute(10)).on_path("/socket"))
-    ///     .rule(Rule::new("messages", Quota::per_second(5)).by_hand())
-    ///     .build()?;
-    /// # let _ = limiter;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn by_hand(self) -> Self {
-        Self { by_hand: true, ..self }
-    }
-
-    /// Matches only requests of which this is true; said several times, all of them.
-    pub fn when(mut self, predicate: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
-        self.predicates.push(Arc::new(predicate));
-        self
     }
 
     /// Has a tier: callers who are in it have this quota, or none, instead of the rule's own.

@@ -1,0 +1,130 @@
+//! What a rule says of the requests that it matches.
+
+use std::sync::Arc;
+
+use http::Method;
+
+use super::Rule;
+use super::host::HostPattern;
+use super::index::Target;
+use super::pattern::Pattern;
+use crate::RequestHead;
+use crate::error::ConfigError;
+
+impl Rule {
+    /// Matches requests with this method and path; said several times, any of them.
+    ///
+    /// Paths are written as in axum: `/users/{id}`, `/files/{*rest}`. `GET` matches `HEAD` as well, as
+    /// the same handler serves it.
+    pub fn on(mut self, method: Method, path: impl Into<String>) -> Self {
+        self.targets.push((Some(method), Some(path.into())));
+        self
+    }
+
+    /// Matches requests with this path, whatever their method; said several times, any of them.
+    pub fn on_path(mut self, path: impl Into<String>) -> Self {
+        self.targets.push((None, Some(path.into())));
+        self
+    }
+
+    /// Matches requests with this method, whatever their path; said several times, any of them, and any of the paths
+    /// that are said beside it. `GET` matches `HEAD` as well.
+    pub fn on_method(mut self, method: Method) -> Self {
+        self.targets.push((Some(method), None));
+        self
+    }
+
+    /// Matches requests to this host only; said several times, to any of them. Methods and paths have to match as well.
+    ///
+    /// `api.example.com` is that host alone, and `*.example.com` all hosts below `example.com`, however far below, but not
+    /// `example.com` itself. An IPv6 address stands in brackets. Capitals, the port of a request and a dot at the end make
+    /// no difference.
+    ///
+    /// The host is what the request [says it is](RequestHead::host), so a caller who can reach the server under any name
+    /// chooses which of such rules apply. Have a rule that names no host beside them, unless something in front of
+    /// the server lets known hosts through only.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota, Rule};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .rule(Rule::new("all", Quota::per_second(100)))
+    ///     .rule(Rule::new("api", Quota::per_second(10)).on_host("api.example.com").on_path("/v1/{*rest}"))
+    ///     .rule(Rule::new("shops", Quota::per_second(20)).on_host("*.shops.example.com"))
+    ///     .build()?;
+    /// # let _ = limiter;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_host(mut self, host: impl Into<String>) -> Self {
+        self.hosts.push(host.into());
+        self
+    }
+
+    /// Matches no request: the rule is for what [`Limiter::charge`](crate::Limiter::charge) charges, such as the messages of a
+    /// socket whose opening other rules of the limiter count.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, Quota, Rule};
+    ///
+    /// # fn main() -> Result<(), tollgate::ConfigError> {
+    /// let limiter = Limiter::builder()
+    ///     .rule(Rule::new("connections", Quota::per_minute(10)).on_path("/socket"))
+    ///     .rule(Rule::new("messages", Quota::per_second(5)).by_hand())
+    ///     .build()?;
+    /// # let _ = limiter;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn by_hand(self) -> Self {
+        Self { by_hand: true, ..self }
+    }
+
+    /// Matches only requests of which this is true; said several times, all of them.
+    pub fn when(mut self, predicate: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
+        self.predicates.push(Arc::new(predicate));
+        self
+    }
+
+    /// The hosts at which the rule matches; none stands for all.
+    pub(super) fn host_patterns(&self) -> Result<Vec<HostPattern>, ConfigError> {
+        let parse = |host: &String| {
+            HostPattern::parse(host).map_err(|problem| ConfigError::Host {
+                rule: self.name.clone(),
+                host: host.clone(),
+                reason: problem.to_string(),
+            })
+        };
+        self.hosts.iter().map(parse).collect()
+    }
+
+    /// The methods and paths at which the rule matches; none stands for all.
+    pub(super) fn path_patterns(&self) -> Result<Vec<Target>, ConfigError> {
+        let parse = |path: &String| match Pattern::parse(path) {
+            Ok(pattern) => Ok(Arc::new(pattern)),
+            Err(problem) => Err(ConfigError::Path {
+                rule: self.name.clone(),
+                path: path.clone(),
+                reason: problem.to_string(),
+            }),
+        };
+        let target = |(method, path): &(Option<Method>, Option<String>)| {
+            Ok((method.clone(), path.as_ref().map(parse).transpose()?))
+        };
+        self.targets.iter().map(target).collect()
+    }
+
+    /// What a rule that is charged by hand says of requests all the same.
+    pub(super) fn in_vain(&self) -> Option<String> {
+        let target = |(method, path): &(Option<Method>, Option<String>)| match (method, path) {
+            (_, Some(path)) => format!("the path `{path}`"),
+            (Some(method), None) => format!("the method `{method}`"),
+            (None, None) => "what it matches".to_owned(),
+        };
+        let host = || self.hosts.first().map(|host| format!("the host `{host}`"));
+        let predicate = || (!self.predicates.is_empty()).then(|| "the predicate".to_owned());
+        let found = self.targets.first().map(target).or_else(host).or_else(predicate);
+        found.filter(|_| self.by_hand)
+    }
+}
