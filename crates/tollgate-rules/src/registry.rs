@@ -7,12 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tollgate::key::{self, Key, KeyExtractor};
-use tollgate::{RequestHead, Rule, TierChoice};
+use tollgate::{RequestHead, ResponseHead, Rule, Settle, TierChoice};
 
 type TierFuture = Pin<Box<dyn Future<Output = TierChoice> + Send>>;
 type TierFn = Arc<dyn Fn(&RequestHead<'_>) -> TierChoice + Send + Sync>;
 type AsyncTierFn = Arc<dyn Fn(&RequestHead<'_>) -> TierFuture + Send + Sync>;
 pub(crate) type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
+pub(crate) type PredicateFn = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
+pub(crate) type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync>;
 
 /// What the application made in code, by the names under which a file refers to it.
 ///
@@ -31,7 +33,8 @@ pub(crate) type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
 ///         let token = head.headers().get("authorization").cloned();
 ///         async move { plan_of(token).await }
 ///     })
-///     .cost("by-method", |head| if head.method() == "GET" { 1 } else { 5 });
+///     .cost("by-method", |head| if head.method() == "GET" { 1 } else { 5 })
+///     .predicate("is-beta", |head| head.headers().contains_key("x-beta"));
 ///
 /// let text = r#"
 ///     [[rules]]
@@ -41,20 +44,25 @@ pub(crate) type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
 ///     tiers = { pro = "1000/minute" }
 ///     tier-by = "plan"
 ///     cost = { registered = "by-method" }
+///     when = "is-beta"
 /// "#;
 /// let file = RuleFile::parse("rules.toml", text, Format::Toml, &registry)?;
 /// assert_eq!(file.rules().len(), 1);
 /// # Ok::<(), tollgate_rules::RuleFileError>(())
 /// ```
 ///
-/// Keys, tiers and costs have names of their own each: a key and a cost can have the same. What is registered under a
-/// name that was taken takes its place.
+/// Keys, tiers, costs, predicates and settlings have names of their own each: a key and a cost can have the same. What is
+/// registered under a name that was taken takes its place.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Registry {
     keys: BTreeMap<String, Arc<dyn KeyExtractor>>,
     tiers: BTreeMap<String, TierLookup>,
     costs: BTreeMap<String, CostFn>,
+    predicates: BTreeMap<String, PredicateFn>,
+    settlings: BTreeMap<String, SettleFn>,
+    /// Whether names that nothing was registered under are taken as well.
+    any: bool,
 }
 
 /// How a caller's tier is found.
@@ -78,6 +86,25 @@ impl Registry {
     /// One that has nothing.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One that takes every name, for who looks at a file without the application it is for: a check before it is
+    /// deployed, or a tool that explains it.
+    ///
+    /// What stands for what nothing was registered under is the simplest there is: a key is the same for all, and shows the
+    /// name; callers are in no tier; a request costs one; a predicate is true; and what was charged is kept.
+    ///
+    /// ```
+    /// use tollgate_rules::{Format, Registry, RuleFile};
+    ///
+    /// let text = r#"{ "rules": [{ "name": "api", "quota": "10/s", "key": { "registered": "user" } }] }"#;
+    /// assert!(RuleFile::parse("rules.json", text, Format::Json, &Registry::new()).is_err());
+    /// assert!(RuleFile::parse("rules.json", text, Format::Json, &Registry::any()).is_ok());
+    /// ```
+    ///
+    /// Not for serving: everybody would be counted together.
+    pub fn any() -> Self {
+        Self { any: true, ..Self::default() }
     }
 
     /// A key: `key = { registered = "…" }`.
@@ -131,16 +158,63 @@ impl Registry {
         self
     }
 
+    /// A predicate: `when = "…"`. See [`Rule::when`].
+    pub fn predicate(
+        mut self,
+        name: impl Into<String>,
+        predicate: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.predicates.insert(name.into(), Arc::new(predicate));
+        self
+    }
+
+    /// What a request has really cost, by its response: `settle-by = "…"`. See [`Rule::settle_by`].
+    pub fn settle<T: Into<Settle>>(
+        mut self,
+        name: impl Into<String>,
+        settle: impl Fn(&ResponseHead<'_>) -> T + Send + Sync + 'static,
+    ) -> Self {
+        self.settlings.insert(name.into(), Arc::new(move |response| settle(response).into()));
+        self
+    }
+
     pub(crate) fn find_key(&self, name: &str) -> Option<Arc<dyn KeyExtractor>> {
-        self.keys.get(name).cloned()
+        let stand_in = || Arc::new(key::constant(format!("registered:{name}"))) as Arc<dyn KeyExtractor>;
+        self.find(&self.keys, name, stand_in)
     }
 
     pub(crate) fn find_tier_lookup(&self, name: &str) -> Option<TierLookup> {
-        self.tiers.get(name).cloned()
+        self.find(&self.tiers, name, || TierLookup::Now(Arc::new(|_| TierChoice::Default)))
     }
 
     pub(crate) fn find_cost(&self, name: &str) -> Option<CostFn> {
-        self.costs.get(name).cloned()
+        self.find(&self.costs, name, || Arc::new(|_| 1))
+    }
+
+    pub(crate) fn find_predicate(&self, name: &str) -> Option<PredicateFn> {
+        self.find(&self.predicates, name, || Arc::new(|_| true))
+    }
+
+    pub(crate) fn find_settle(&self, name: &str) -> Option<SettleFn> {
+        self.find(&self.settlings, name, || Arc::new(|_| Settle::Keep))
+    }
+
+    /// What was registered under a name, or what stands for it.
+    fn find<T: Clone>(
+        &self,
+        registered: &BTreeMap<String, T>,
+        name: &str,
+        stand_in: impl FnOnce() -> T,
+    ) -> Option<T> {
+        registered.get(name).cloned().or_else(|| self.any.then(stand_in))
+    }
+
+    pub(crate) fn predicate_names(&self) -> Vec<&str> {
+        self.predicates.keys().map(String::as_str).collect()
+    }
+
+    pub(crate) fn settle_names(&self) -> Vec<&str> {
+        self.settlings.keys().map(String::as_str).collect()
     }
 
     pub(crate) fn key_names(&self) -> Vec<&str> {
@@ -162,6 +236,9 @@ impl fmt::Debug for Registry {
             .field("keys", &self.keys.keys())
             .field("tiers", &self.tiers.keys())
             .field("costs", &self.costs.keys())
+            .field("predicates", &self.predicates.keys())
+            .field("settlings", &self.settlings.keys())
+            .field("any", &self.any)
             .finish()
     }
 }

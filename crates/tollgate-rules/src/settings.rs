@@ -1,13 +1,14 @@
 //! What a file says that is no rule's: for the layer and for the limiter.
 
 use tollgate::core::Store;
-use tollgate::{IetfDraft, LimiterBuilder, RateLimitLayer};
+use tollgate::{ChosenRejection, IetfDraft, LimiterBuilder, RateLimitLayer};
 
-use crate::model::{IetfWord, LayerTable, LimiterTable};
+use crate::model::{IetfWord, LayerTable, LimiterTable, RejectionWord};
 use crate::read::At;
 use crate::scope::Scope;
 
-/// What a file says for the layer: which header fields are written, and whether preflights are limited.
+/// What a file says for the layer: which header fields are written, whether preflights are limited, and what requests are
+/// answered that do not go on.
 ///
 /// What the file does not say is left as the application has it.
 ///
@@ -33,6 +34,7 @@ pub struct LayerSettings {
     x_ratelimit_headers: Option<bool>,
     ietf_headers: Option<IetfDraft>,
     charge_preflights: Option<bool>,
+    rejection: Option<RejectionWord>,
 }
 
 impl LayerSettings {
@@ -41,6 +43,7 @@ impl LayerSettings {
             x_ratelimit_headers: table.x_ratelimit_headers.copied(),
             ietf_headers: table.ietf_headers.value().map(|IetfWord::Draft11| IetfDraft::Draft11),
             charge_preflights: table.charge_preflights.copied(),
+            rejection: table.rejection.copied(),
         }
     }
 
@@ -62,8 +65,17 @@ impl LayerSettings {
         self.charge_preflights
     }
 
+    /// What requests are answered that do not go on: what the file says, or this, if it does not say.
+    pub fn rejection<R>(&self, own: R) -> ChosenRejection<R> {
+        match self.rejection {
+            None => ChosenRejection::Own(own),
+            Some(RejectionWord::Json) => ChosenRejection::Json,
+            Some(RejectionWord::Problem) => ChosenRejection::Problem,
+        }
+    }
+
     /// The layer as the file wants it.
-    pub fn apply<S, R>(&self, mut layer: RateLimitLayer<S, R>) -> RateLimitLayer<S, R> {
+    pub fn apply<S, R>(&self, mut layer: RateLimitLayer<S, R>) -> RateLimitLayer<S, ChosenRejection<R>> {
         if let Some(on) = self.x_ratelimit_headers {
             layer = layer.x_ratelimit_headers(on);
         }
@@ -73,7 +85,7 @@ impl LayerSettings {
         if let Some(on) = self.charge_preflights {
             layer = layer.charge_preflights(on);
         }
-        layer
+        layer.map_rejection(|own| self.rejection(own))
     }
 }
 

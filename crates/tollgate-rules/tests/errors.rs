@@ -21,6 +21,8 @@ fn registry() -> Registry {
         .tier("plan", |_| None::<&str>)
         .cost("by-method", |_| 1)
         .cost("by-size", |_| 1)
+        .predicate("is-beta", |_| true)
+        .settle("tokens", |_| 1)
 }
 
 /// What is said of a file.

@@ -8,11 +8,13 @@ use crate::read::{At, OneOrMany};
 use crate::scope::Scope;
 use crate::suggest::{did_you_mean, nearest};
 
-/// A method and a path, each of which may be any.
+/// What requests are matched by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    method: Option<Method>,
-    path: Option<String>,
+pub(super) enum Target {
+    /// A method, whatever the path.
+    Method(Method),
+    /// A path, and a method unless it is any.
+    Path(Option<Method>, String),
 }
 
 /// The methods of HTTP and of WebDAV. There can be others.
@@ -36,17 +38,13 @@ const METHODS: [&str; 17] = [
     "QUERY",
 ];
 
-/// Every path, in two patterns: what follows a slash, and nothing. The name is one that no key asks for.
-const EVERY_PATH: [&str; 2] = ["/", "/{*every path}"];
-
 impl Target {
     /// The rule, which matches this as well.
     pub(super) fn add_to(self, rule: Rule) -> Rule {
-        match (self.method, self.path) {
-            (Some(method), Some(path)) => rule.on(method, path),
-            (None, Some(path)) => rule.on_path(path),
-            (Some(method), None) => EVERY_PATH.iter().fold(rule, |rule, path| rule.on(method.clone(), *path)),
-            (None, None) => EVERY_PATH.iter().fold(rule, |rule, path| rule.on_path(*path)),
+        match self {
+            Self::Method(method) => rule.on_method(method),
+            Self::Path(Some(method), path) => rule.on(method, path),
+            Self::Path(None, path) => rule.on_path(path),
         }
     }
 }
@@ -73,16 +71,19 @@ pub(super) fn targets(matches: &At<OneOrMany<MatchSpec>>, scope: &Scope<'_>) -> 
 }
 
 fn from_text(text: &At<&str>, scope: &Scope<'_>) -> Option<Target> {
-    let (method, path) = match text.value.split_once(char::is_whitespace) {
+    let method = |name| self::method(&text.with(name), scope);
+    let path = |path| self::path(&text.with(path), scope);
+    match text.value.split_once(char::is_whitespace) {
         // A path can have a space in it.
-        _ if text.value.starts_with('/') => (None, Some(text.value)),
-        Some((method, path)) => (Some(method), Some(path.trim_start())),
-        None if is_method(text.value) => (Some(text.value), None),
-        None => (None, Some(text.value)),
-    };
-    let method = method.map(|name| self::method(&text.with(name), scope));
-    let path = path.map(|path| self::path(&text.with(path), scope));
-    Some(Target { method: transposed(method)?, path: transposed(path)? })
+        _ if text.value.starts_with('/') => Some(Target::Path(None, path(text.value)?)),
+        Some((name, rest)) => {
+            // Both are looked at, also if one of them is wrong.
+            let (method, path) = (method(name), path(rest.trim_start()));
+            Some(Target::Path(Some(method?), path?))
+        }
+        None if is_method(text.value) => method(text.value).map(Target::Method),
+        None => Some(Target::Path(None, path(text.value)?)),
+    }
 }
 
 fn from_table(table: &At<&MatchTable>, scope: &Scope<'_>) -> Option<Vec<Target>> {
@@ -97,30 +98,22 @@ fn from_table(table: &At<&MatchTable>, scope: &Scope<'_>) -> Option<Vec<Target>>
     }
     let methods = method.get().map(|list| each(list, &scope.field("method"), self::method));
     let paths = path.get().map(|list| each(list, &scope.field("path"), self::path));
-    let (methods, paths) = (anything_unless(methods)?, anything_unless(paths)?);
-    let on = |method: &Option<Method>| {
-        let method = method.clone();
-        paths.iter().map(move |path| Target { method: method.clone(), path: path.clone() })
-    };
-    Some(methods.iter().flat_map(on).collect())
-}
-
-/// `None` within stands for anything; without, for something that is wrong.
-fn anything_unless<T>(list: Option<Option<Vec<T>>>) -> Option<Vec<Option<T>>> {
-    match list {
-        Some(list) => Some(list?.into_iter().map(Some).collect()),
-        None => Some(vec![None]),
+    match (methods, paths) {
+        (None, None) => None,
+        (Some(methods), None) => Some(methods?.into_iter().map(Target::Method).collect()),
+        (None, Some(paths)) => Some(paths?.into_iter().map(|path| Target::Path(None, path)).collect()),
+        (Some(methods), Some(paths)) => {
+            let (methods, paths) = (methods?, paths?);
+            let on = |method: Method| {
+                paths.iter().map(move |path| Target::Path(Some(method.clone()), path.clone()))
+            };
+            Some(methods.into_iter().flat_map(on).collect())
+        }
     }
 }
 
-fn transposed<T>(part: Option<Option<T>>) -> Option<Option<T>> {
-    match part {
-        Some(part) => part.map(Some),
-        None => Some(None),
-    }
-}
-
-fn each<T>(
+/// Each of these texts, read, if all of them make sense.
+pub(super) fn each<T>(
     list: &At<OneOrMany<String>>,
     scope: &Scope<'_>,
     read: impl Fn(&At<&str>, &Scope<'_>) -> Option<T>,

@@ -1,10 +1,12 @@
 //! From what a file says to rules: what each text means, and whether all of it makes sense together.
 
+mod host;
 mod key;
 mod matching;
 mod proxies;
 mod quota;
 mod rule;
+mod settle;
 
 use std::collections::HashMap;
 

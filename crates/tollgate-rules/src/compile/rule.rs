@@ -5,9 +5,10 @@ use tollgate::{FailurePolicy, MissingKey, Quota, Rule, Share, Tier};
 
 use super::key::{self, unregistered};
 use super::quota::{duration, from_text, quota};
-use super::{Context, matching};
+use super::settle::settling_of;
+use super::{Context, host, matching};
 use crate::model::{CostSpec, FailureSpec, FailureWord, MissingKeyWord, RuleTable, TierSpec};
-use crate::read::At;
+use crate::read::{At, OneOrMany};
 use crate::scope::Scope;
 use crate::suggest::{did_you_mean, nearest};
 
@@ -27,7 +28,7 @@ pub(super) fn compile(table: &At<RuleTable>, context: &Context<'_>, scope: &Scop
     // Whatever is missing has been reported. What is there is looked at all the same, so a stand-in does.
     let mut built = Rule::new(name.unwrap_or("rule"), own.unwrap_or(Quota::per_second(1)));
     let mut allowances: Vec<_> = own.map(|quota| Allowance { tier: None, quota }).into_iter().collect();
-    built = targets_of(rule, built, scope);
+    built = matches_of(rule, built, context, scope);
     built = key_of(rule, built, context, scope);
     built = tiers_of(rule, built, &mut allowances, context, scope);
     let hold = rule.hold_up_to.get().and_then(|hold| duration(hold, &scope.field("hold-up-to")));
@@ -37,9 +38,7 @@ pub(super) fn compile(table: &At<RuleTable>, context: &Context<'_>, scope: &Scop
     let failure = failure_of(rule, scope);
     built = built.on_store_failure(failure);
     built = cost_of(rule, built, &allowances, failure, context, scope);
-    if rule.settle_in_handler.copied() == Some(true) {
-        built = built.settle_in_handler();
-    }
+    built = settling_of(rule, built, context, scope);
 
     if scope.found() > found_before || own.is_none() || name.is_none() {
         return None;
@@ -65,9 +64,50 @@ fn name<'a>(name: &'a At<String>, scope: &Scope<'_>) -> Option<&'a str> {
     }
 }
 
-fn targets_of(rule: &RuleTable, built: Rule, scope: &Scope<'_>) -> Rule {
+fn matches_of(rule: &RuleTable, mut built: Rule, context: &Context<'_>, scope: &Scope<'_>) -> Rule {
     let targets = rule.matches.get().and_then(|matches| matching::targets(matches, &scope.field("match")));
-    targets.into_iter().flatten().fold(built, |built, target| target.add_to(built))
+    built = targets.into_iter().flatten().fold(built, |built, target| target.add_to(built));
+    let hosts = rule.host.get().and_then(|hosts| host::hosts(hosts, &scope.field("host")));
+    built = hosts.into_iter().flatten().fold(built, Rule::on_host);
+    if let Some(names) = rule.when.get() {
+        built = predicates(names, built, context, &scope.field("when"));
+    }
+    if rule.by_hand.copied() != Some(true) {
+        return built;
+    }
+    // Charged by hand, a rule matches nothing, whatever it says.
+    let said = [
+        ("match", rule.matches.get().map(|at| &at.span)),
+        ("host", rule.host.get().map(|at| &at.span)),
+        ("when", rule.when.get().map(|at| &at.span)),
+    ];
+    for (field, span) in said {
+        if let Some(span) = span {
+            let message = "this is in vain, as the rule is charged by hand and matches no request";
+            let help = format!("leave out `by-hand`, or `{field}`");
+            scope.field(field).problem_with(span.clone(), message, help);
+        }
+    }
+    built.by_hand()
+}
+
+fn predicates(
+    names: &At<OneOrMany<String>>,
+    mut built: Rule,
+    context: &Context<'_>,
+    scope: &Scope<'_>,
+) -> Rule {
+    if names.value.as_slice().is_empty() {
+        let help = "without `when` a rule has no predicate".to_owned();
+        scope.problem_with(names.span.clone(), "an empty list names no predicate", help);
+    }
+    for name in names.value.as_slice() {
+        match context.registry.find_predicate(&name.value) {
+            Some(predicate) => built = built.when(move |head| predicate(head)),
+            None => unregistered("predicate", name, &context.registry.predicate_names(), scope),
+        }
+    }
+    built
 }
 
 fn key_of(rule: &RuleTable, mut built: Rule, context: &Context<'_>, scope: &Scope<'_>) -> Rule {

@@ -7,13 +7,15 @@ mod macros;
 pub(crate) mod key;
 pub(crate) mod rule;
 pub(crate) mod set;
+pub(crate) mod settle;
 
 pub(crate) use self::key::{ClientIpTable, KeyPart, KeyWord};
 pub(crate) use self::rule::{
     AlgorithmWord, CostSpec, FailureSpec, FailureWord, MatchSpec, MatchTable, MissingKeyWord, QuotaSpec,
     QuotaTable, RuleTable, TierSpec,
 };
-pub(crate) use self::set::{File, IetfWord, LayerTable, LimiterTable, ProxiesTable, Rules};
+pub(crate) use self::set::{File, IetfWord, LayerTable, LimiterTable, ProxiesTable, RejectionWord, Rules};
+pub(crate) use self::settle::{FreeTable, StatusSpec};
 use crate::read::{At, Field, Read, expected, table};
 use crate::scope::Scope;
 use crate::suggest::{did_you_mean, list};

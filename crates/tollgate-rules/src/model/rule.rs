@@ -1,6 +1,6 @@
 //! What a file says of a rule.
 
-use super::KeyPart;
+use super::{FreeTable, KeyPart};
 use crate::read::{Named, OneOrMany, Read, expected};
 use crate::scope::Scope;
 use crate::tree::{Node, Value};
@@ -18,6 +18,13 @@ table! {
             /// The requests that the rule matches: `POST /login`, `/api/{*rest}`, or a table; or a list, any of which. All
             /// requests unless it is said.
             "match" matches: OneOrMany<MatchSpec>,
+            /// The hosts at which the rule matches: `api.example.com`, `*.example.com` for all below it; or a list, any of
+            /// which. All hosts unless it is said.
+            "host" host: OneOrMany<String>,
+            /// The registered predicate that has to be true of a request as well; or a list, all of which.
+            "when" when: OneOrMany<String>,
+            /// Whether the rule matches no request, and is charged by the application alone.
+            "by-hand" by_hand: bool,
             /// Who is counted: a key, or a list, which together are one. The peer's address unless it is said.
             "key" key: OneOrMany<KeyPart>,
             /// What becomes of a request that has not got the key.
@@ -28,6 +35,10 @@ table! {
             "tier-by" tier_by: String,
             /// What a request costs, or what was registered to tell it. One unless it is said.
             "cost" cost: CostSpec,
+            /// The responses whose requests cost nothing: what was charged is given back.
+            "free-when" free_when: FreeTable,
+            /// What was registered to tell from the response what a request has really cost.
+            "settle-by" settle_by: String,
             /// Whether handlers say what a request has really cost.
             "settle-in-handler" settle_in_handler: bool,
             /// For how long at most requests that are over the quota are held back instead of refused, such as `500ms`.

@@ -92,7 +92,19 @@ table! {
             "ietf-headers" ietf_headers: IetfWord,
             /// Whether CORS preflights are limited. They are not unless it is said.
             "charge-preflights" charge_preflights: bool,
+            /// What requests are answered that do not go on. What the application has unless it is said.
+            "rejection" rejection: RejectionWord,
         }
+    }
+}
+
+words! {
+    /// A body for requests that do not go on. Those of gRPC have a status of their own in any case.
+    RejectionWord {
+        /// `{"error":"rate_limited",…}`.
+        "json" Json,
+        /// A problem document, as in RFC 9457.
+        "problem" Problem,
     }
 }
 

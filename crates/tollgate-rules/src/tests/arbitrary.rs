@@ -9,10 +9,10 @@ use crate::model::key::{
     ClientIpKey, ConstantKey, CookieKey, HeaderKey, PathParamKey, PeerIpKey, PeerIpTable, RegisteredKey,
 };
 use crate::model::rule::{LocalTable, RegisteredCost, TierTable};
-use crate::model::set::{IetfWord, LayerTable, LimiterTable, ProxiesTable, Rules};
+use crate::model::set::{IetfWord, LayerTable, LimiterTable, ProxiesTable, RejectionWord, Rules};
 use crate::model::{
-    AlgorithmWord, ClientIpTable, CostSpec, FailureSpec, FailureWord, File, KeyPart, KeyWord, MatchSpec,
-    MatchTable, MissingKeyWord, QuotaSpec, QuotaTable, RuleTable, TierSpec,
+    AlgorithmWord, ClientIpTable, CostSpec, FailureSpec, FailureWord, File, FreeTable, KeyPart, KeyWord,
+    MatchSpec, MatchTable, MissingKeyWord, QuotaSpec, QuotaTable, RuleTable, StatusSpec, TierSpec,
 };
 use crate::read::{At, Field, Named, OneOrMany};
 
@@ -62,11 +62,13 @@ fn proxies() -> impl Strategy<Value = ProxiesTable> {
 }
 
 fn layer() -> impl Strategy<Value = LayerTable> {
-    (maybe(any::<bool>()), maybe(word(IetfWord::ALL)), maybe(any::<bool>())).prop_map(
-        |(x_ratelimit_headers, ietf_headers, charge_preflights)| LayerTable {
+    let fields = (maybe(any::<bool>()), maybe(word(IetfWord::ALL)));
+    (fields, maybe(any::<bool>()), maybe(word(RejectionWord::ALL))).prop_map(
+        |((x_ratelimit_headers, ietf_headers), charge_preflights, rejection)| LayerTable {
             x_ratelimit_headers,
             ietf_headers,
             charge_preflights,
+            rejection,
         },
     )
 }
@@ -80,7 +82,9 @@ fn rule() -> impl Strategy<Value = RuleTable> {
     let what = (said(text()), said(quota()), maybe(one_or_many(matches())), maybe(one_or_many(key())));
     let who = (maybe(word(MissingKeyWord::ALL)), maybe(tiers()), maybe(text()));
     let how = (maybe(cost()), maybe(any::<bool>()), maybe(text()), maybe(failure()));
-    (what, who, how).prop_map(|(what, who, how)| RuleTable {
+    let which = (maybe(one_or_many(text())), maybe(one_or_many(text())), maybe(any::<bool>()));
+    let after = (maybe(free()), maybe(text()));
+    (what, who, how, which, after).prop_map(|(what, who, how, which, after)| RuleTable {
         name: what.0,
         quota: what.1,
         matches: what.2,
@@ -92,6 +96,11 @@ fn rule() -> impl Strategy<Value = RuleTable> {
         settle_in_handler: how.1,
         hold_up_to: how.2,
         on_store_failure: how.3,
+        host: which.0,
+        when: which.1,
+        by_hand: which.2,
+        free_when: after.0,
+        settle_by: after.1,
     })
 }
 
@@ -129,6 +138,13 @@ fn tiers() -> impl Strategy<Value = Named<TierSpec>> {
 fn cost() -> impl Strategy<Value = CostSpec> {
     let registered = said(text()).prop_map(|registered| CostSpec::Registered(RegisteredCost { registered }));
     prop_oneof![any::<u32>().prop_map(CostSpec::Number), registered]
+}
+
+fn free() -> impl Strategy<Value = FreeTable> {
+    let status =
+        || prop_oneof![any::<u32>().prop_map(StatusSpec::Number), text().prop_map(StatusSpec::Text)].boxed();
+    (maybe(one_or_many(status())), maybe(one_or_many(status())))
+        .prop_map(|(status, status_not)| FreeTable { status, status_not })
 }
 
 fn failure() -> impl Strategy<Value = FailureSpec> {

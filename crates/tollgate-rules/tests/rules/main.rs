@@ -3,4 +3,5 @@
 mod keys;
 mod matching;
 mod options;
+mod settling;
 mod support;

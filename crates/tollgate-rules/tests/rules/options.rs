@@ -9,7 +9,7 @@ use http_body_util::Full;
 use tollgate::{
     Decision, FailurePolicy, IetfDraft, Limits, MINUTE, MissingKey, Quota, RateLimitLayer, Rule, Share, Tier,
 };
-use tollgate_rules::{Format, RuleFile};
+use tollgate_rules::{Format, Registry, RuleFile};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Req, code, file, get, left, of_file, registry, request, rule, send, shown, with};
@@ -153,6 +153,64 @@ async fn the_layer_is_as_the_file_says() {
         let response = service.oneshot(with(request, "access-control-request-method", "GET")).await.unwrap();
         assert_eq!(response.extensions().get::<Decision>().is_some(), preflight, "{response:?}");
     }
+}
+
+#[tokio::test]
+async fn a_refusal_has_the_body_that_the_file_says() {
+    let rules = "[[rules]]\nname = \"r\"\nquota = \"1/hour\"\n";
+    let json = "[layer]\nrejection = \"json\"\n";
+    let problem = "[layer]\nrejection = \"problem\"\n";
+    for (layer, is_problem_in_code, expected) in [
+        ("", false, "application/json"),
+        ("", true, "application/problem+json"),
+        (json, false, "application/json"),
+        (json, true, "application/json"),
+        (problem, false, "application/problem+json"),
+    ] {
+        let file = file(&format!("{layer}{rules}"));
+        let ok = service_fn(async |_: Req| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+        let own = RateLimitLayer::new(file.limiter().build().unwrap());
+        let mut types = Vec::new();
+        for _ in 0..2 {
+            let response = if is_problem_in_code {
+                file.layer().apply(own.clone().problem_details()).layer(ok).oneshot(get("/")).await
+            } else {
+                file.layer().apply(own.clone()).layer(ok).oneshot(get("/")).await
+            };
+            types.push(response.unwrap().headers().get("content-type").cloned());
+        }
+        assert_eq!(types, [None, Some(expected.parse().unwrap())], "{layer}");
+    }
+}
+
+#[tokio::test]
+async fn a_registry_of_any_names_stands_in_for_what_is_not_there() {
+    let text = r#"
+        [[rules]]
+        name = "r"
+        quota = "100/day"
+        key = ["peer-ip", { registered = "anything" }]
+        tier-by = "nobody"
+        tiers = { pro = "1000/day" }
+        cost = { registered = "whatever" }
+        when = "true"
+        settle-by = "keep"
+    "#;
+    assert_eq!(
+        RuleFile::parse("rules.toml", text, Format::Toml, &registry()).unwrap_err().problems().len(),
+        5
+    );
+    let file = RuleFile::parse("rules.toml", text, Format::Toml, &Registry::any()).unwrap();
+    let limiter = file.limiter().build().unwrap();
+    assert_eq!(left(&limiter, get("/")).await, Some(99));
+    assert_eq!(left(&limiter, get("/")).await, Some(98));
+    // What is registered is used all the same.
+    let two = Registry::any().cost("whatever", |_| 2);
+    let file = RuleFile::parse("rules.toml", text, Format::Toml, &two).unwrap();
+    assert_eq!(left(&file.limiter().build().unwrap(), get("/")).await, Some(98));
+    // A field that there is not is wrong under any names.
+    let error = RuleFile::parse("rules.toml", text.replace("when", "wenn"), Format::Toml, &Registry::any());
+    assert_eq!(error.unwrap_err().problems().len(), 1);
 }
 
 #[tokio::test]

@@ -31,6 +31,9 @@ pub(crate) fn registry() -> Registry {
             async move { is_pro.then_some("pro") }
         })
         .cost("by-method", |head| if head.method() == Method::GET { 1 } else { 5 })
+        .predicate("is-beta", |head| head.headers().contains_key("x-beta"))
+        .predicate("is-get", |head| head.method() == Method::GET)
+        .settle("by-status", |response| if response.status() == 201 { Some(7) } else { None })
 }
 
 /// The quota of all rules here, so long that no test sees its end.
