@@ -99,6 +99,8 @@ where
             let asked = Asked::Answered { rule: number, key: *key, cost, at, outcome };
             return gate.go_on(inner, request, &rules, asked);
         }
+        rule.watch.admitted(&outcome);
+        gate.limiter.glance(at);
         if gate.expose_decision {
             expose(request.extensions_mut(), || Decision::one(at, rule.name, outcome));
         }

@@ -10,6 +10,7 @@ use crate::RequestHead;
 use crate::headers::{HeaderFields, Lines, Trio};
 use crate::hold::{Held, Patience, Ticket};
 use crate::limiter::{Fallback, Limiter, Plan, ShadowReport};
+use crate::observe::{self, How, Said};
 use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice, Rules};
 use crate::settle::{Account, Limits};
@@ -79,9 +80,11 @@ impl<S: Store, R> Gate<S, R> {
             [] => self.tell(decision, policies(plan), account),
             _ => self.tell_and_shadow(decision, plan, account),
         };
+        self.limiter.glance(decision.at());
         if decision.is_delayed() {
             self.hold(request, plan, Held::new(decision, false), told)
         } else {
+            observe::decided(plan, decision, if has_waited { How::Waited } else { How::AtOnce });
             Verdict::Forward(told)
         }
     }
@@ -92,9 +95,11 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         if let Ok(ticket) = self.limiter.room().enter() {
+            observe::decided(plan, &held.decision, if held.is_local { How::Locally } else { How::AtOnce });
             return Verdict::Hold(held, ticket, told);
         }
         held.give_back(&self.limiter, plan);
+        observe::no_room(plan);
         Verdict::Reject(self.no_room(request))
     }
 
@@ -118,9 +123,11 @@ impl<S: Store, R> Gate<S, R> {
         };
         let decision = match self.limiter.fall_back(plan, MemoryStore::decide) {
             Fallback::Deny(rule) => {
+                observe::failed(plan, error, Said::DeniedByFailure, Some(rule));
                 return reject(self.reject(request, &Refusal::Unavailable { error, rule }, None));
             }
             Fallback::Local(decision) if !decision.is_admitted() => {
+                observe::decided(plan, &decision, How::Locally);
                 return reject(self.deny(request, decision, local_policies(plan)));
             }
             Fallback::Local(decision) => Some(decision),
@@ -128,6 +135,7 @@ impl<S: Store, R> Gate<S, R> {
         };
         request.extensions_mut().insert(error.clone());
         let Some(decision) = decision else {
+            observe::failed(plan, error, Said::AllowedByFailure, None);
             self.settle_nothing(request, plan.rules());
             return Verdict::Forward(Told::NOTHING);
         };
@@ -140,6 +148,7 @@ impl<S: Store, R> Gate<S, R> {
         if decision.is_delayed() {
             self.hold(request, plan, Held::new(&decision, true), told)
         } else {
+            observe::decided(plan, &decision, How::Locally);
             Verdict::Forward(told)
         }
     }
@@ -173,6 +182,7 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         let rule_of = rules.find(rule.as_str()).map(|number| rules.rule(number));
+        rule_of.into_iter().for_each(|rule| rule.watch.missing_key());
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Timestamp::UNIX_EPOCH.saturating_add(since_epoch);
         let own = QuotaChoice::Own(0);
@@ -192,6 +202,8 @@ impl<S: Store, R> Gate<S, R> {
     where
         R: Rejection<B>,
     {
+        observe::decided(plan, &decision, How::AtOnce);
+        self.limiter.glance(decision.at());
         self.deny(request, decision, policies(plan))
     }
 
@@ -278,6 +290,8 @@ impl<S: Store, R> Gate<S, R> {
         at: Timestamp,
         outcome: Outcome,
     ) -> Told {
+        rule.watch.admitted(&outcome);
+        self.limiter.glance(at);
         let (decision, shown) = (Decision::one(at, rule.name, outcome), self.shown());
         if shown.exposed {
             expose(request.extensions_mut(), || decision.clone());
@@ -303,6 +317,8 @@ impl<S: Store, R> Gate<S, R> {
     where
         R: Rejection<B>,
     {
+        rule.watch.denied(at, &outcome);
+        self.limiter.glance(at);
         let policy = std::iter::once_with(|| rule.policy(&QuotaChoice::Own(0)));
         self.deny(request, Decision::one(at, rule.name, outcome), policy)
     }

@@ -14,6 +14,7 @@ mod hold;
 pub mod key;
 mod layer;
 mod limiter;
+mod observe;
 mod response;
 mod response_head;
 mod rule;

@@ -13,6 +13,7 @@ use tollgate_core::{Answer, Decision, Store};
 use crate::gate::Verdict;
 use crate::hold::{Held, Patience, Place, Ticket, Turn, Turning};
 use crate::limiter::{Plan, Planning};
+use crate::observe;
 use crate::response::Rejection;
 use crate::service::RateLimit;
 use crate::told::Told;
@@ -209,6 +210,9 @@ where
     match turn {
         Turn::Answered { answer, .. } => judged(service, gate.judge(request, &plan, &answer, true), plan),
         Turn::NoRoom(Some(denied)) => Next::Answer(gate.deny_planned(request, &plan, denied)),
-        Turn::NoRoom(None) => Next::Answer(gate.no_room(request)),
+        Turn::NoRoom(None) => {
+            observe::no_room(&plan);
+            Next::Answer(gate.no_room(request))
+        }
     }
 }

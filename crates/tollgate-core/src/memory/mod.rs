@@ -173,6 +173,12 @@ impl<C: Clock> MemoryStore<C> {
         self.inner.shards.iter().map(|shard| shard.0.lock().evicted()).sum()
     }
 
+    /// How many keys were dropped in passing because they had expired.
+    #[must_use]
+    pub fn expired(&self) -> u64 {
+        self.inner.shards.iter().map(|shard| shard.0.lock().expired()).sum()
+    }
+
     #[inline]
     fn tag(&self, rule: RuleName, key: &KeyRef<'_>) -> u64 {
         // One bit is always zero, as the largest number is what a free slot has. Neither one of the upper bits,

@@ -32,6 +32,7 @@ struct Rest {
     logs: Slab<sliding_log::State>,
     max_keys: usize,
     evicted: u64,
+    expired: u64,
 }
 
 /// The quota that was asked for last, and its number.
@@ -111,7 +112,7 @@ macro_rules! with_state {
 
 impl Shard {
     pub(super) fn new(max_keys: usize) -> Self {
-        let rest = Rest { quotas: Quotas::default(), logs: Slab::new(), max_keys, evicted: 0 };
+        let rest = Rest { quotas: Quotas::default(), logs: Slab::new(), max_keys, evicted: 0, expired: 0 };
         Self { table: Table::default(), recent: Recent::NONE, rest: Box::new(rest) }
     }
 
@@ -122,6 +123,11 @@ impl Shard {
     /// How many keys had to make room before they expired.
     pub(super) const fn evicted(&self) -> u64 {
         self.rest.evicted
+    }
+
+    /// How many keys were dropped because they had expired.
+    pub(super) const fn expired(&self) -> u64 {
+        self.rest.expired
     }
 
     /// Where to look for a key.
@@ -396,7 +402,10 @@ impl Shard {
             // What the same request charges goes last: else its rules would push each other out.
             .min_by_key(|(_, slot)| (own.iter().any(|(tag, _)| *tag == slot.tag), self.weight(slot, now)));
         if let Some((at, slot)) = least {
-            self.rest.evicted += u64::from(self.expires_at(slot, now) > now.as_micros());
+            match self.expires_at(slot, now) > now.as_micros() {
+                true => self.rest.evicted += 1,
+                false => self.rest.expired += 1,
+            }
             self.remove(at);
         }
     }
@@ -434,6 +443,7 @@ impl Shard {
             if left == 0 {
                 // Whatever stood behind it may have moved here.
                 self.remove(at);
+                self.rest.expired += 1;
                 continue;
             }
             if u128::from(left) > quota.full_refill().as_micros() {

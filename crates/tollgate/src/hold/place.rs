@@ -8,6 +8,7 @@ use tollgate_core::{Decision, Outcome, Refund, Retry, Store};
 
 use crate::error::LimiterError;
 use crate::limiter::{Limiter, Plan, Planned};
+use crate::observe::{self, How};
 
 /// The decision by which a request is held back.
 pub(crate) struct Held {
@@ -52,6 +53,12 @@ impl<S: Store> Place<S> {
         Self { held: Some((limiter, plan, held)) }
     }
 
+    fn observe(&self, f: impl FnOnce(&Plan)) {
+        if let Some((_, plan, _)) = &self.held {
+            f(plan);
+        }
+    }
+
     /// It is the request's turn.
     pub(crate) fn take(&mut self) {
         self.held = None;
@@ -64,22 +71,32 @@ impl<S: Store> Limiter<S> {
         &self,
         plan: Plan,
         decision: Decision,
-        is_local: bool,
+        how: How,
         patience: Option<Duration>,
     ) -> Result<Decision, LimiterError> {
+        let is_local = how == How::Locally;
+        self.glance(decision.at());
         let shadowed = (!is_local && !plan.shadows().is_empty()).then(|| plan.clone());
         if decision.is_delayed() {
             let until = Instant::now() + decision.delay();
             // What was charged is given back where this is dropped.
             let mut place = Place::new(self.clone(), plan, Held::new(&decision, is_local));
             if let Some(patience) = patience.filter(|patience| decision.delay() > *patience) {
-                return Ok(deny(&decision, patience));
+                let denied = deny(&decision, patience);
+                place.observe(|plan| observe::decided(plan, &denied, how));
+                return Ok(denied);
             }
-            let ticket = self.room().enter().map_err(|_| LimiterError::NoRoom)?;
+            let Ok(ticket) = self.room().enter() else {
+                place.observe(observe::no_room);
+                return Err(LimiterError::NoRoom);
+            };
+            place.observe(|plan| observe::decided(plan, &decision, how));
             if timeout_at(until, ticket.closed()).await.is_ok() {
                 return Err(LimiterError::NoRoom);
             }
             place.take();
+        } else {
+            observe::decided(&plan, &decision, how);
         }
         if let Some(plan) = shadowed {
             self.shadow_admitted(&plan, &decision);

@@ -12,6 +12,8 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Decision, Key, RuleName};
 
+use crate::observe;
+
 /// Which line: a rule and a key. By its name: those who wait may have come under another set of rules.
 pub(crate) type Line = (RuleName, Key);
 
@@ -97,7 +99,7 @@ impl Room {
         let came = inside.came;
         inside.came += 1;
         let number = inside.waiting.insert(Waiting { came, ..Waiting::default() });
-        Ok(Ticket { room: Arc::clone(self), number })
+        Ok(Ticket { room: Arc::clone(self), number, _inside: observe::Inside::new() })
     }
 
     /// How many wait.
@@ -158,6 +160,7 @@ impl Room {
 pub(crate) struct Ticket {
     room: Arc<Room>,
     number: usize,
+    _inside: observe::Inside,
 }
 
 impl Ticket {

@@ -68,7 +68,10 @@ impl Plan {
     }
 
     /// What was said of each charge. What was decided in this process says nothing of some.
-    fn outcomes<'a>(&'a self, decision: &'a Decision) -> impl Iterator<Item = (&'a Planned, &'a Outcome)> {
+    pub(crate) fn outcomes<'a>(
+        &'a self,
+        decision: &'a Decision,
+    ) -> impl Iterator<Item = (&'a Planned, &'a Outcome)> {
         let mut outcomes = decision.outcomes().peekable();
         self.entries().iter().filter_map(move |planned| {
             let name = self.rules().rule(planned.rule).name;

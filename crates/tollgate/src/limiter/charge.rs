@@ -12,6 +12,7 @@ use tollgate_core::{Charge, Decision, Key, MemoryStore, Store, StoreError};
 use super::{Fallback, Limiter, Plan};
 use crate::error::LimiterError;
 use crate::hold::{Patience, Turn};
+use crate::observe::{self, How, Said};
 use crate::rule::TierChoice;
 
 /// One or several charges, to be made together. Awaiting it makes them.
@@ -134,17 +135,25 @@ impl<S: Store> ChargeBuilder<S> {
             None
         } else {
             let (answer, is_local) = limiter.ask(&plan, patience).await;
-            let decision = answer?;
+            let decision =
+                answer.inspect_err(|error| observe::failed(&plan, error, Said::Undecided, None))?;
             if decision.is_admitted() || !limiter.is_worth_waiting(&plan, patience, &decision) {
-                return limiter.hold_back(plan, decision, is_local, left()).await;
+                let how = if is_local { How::Locally } else { How::AtOnce };
+                return limiter.hold_back(plan, decision, how, left()).await;
             }
             Some(decision)
         };
         match limiter.clone().take_turn(plan, patience, denied).await {
             (plan, Turn::Answered { answer, is_local }) => {
-                limiter.hold_back(plan, answer?, is_local, left()).await
+                let decision =
+                    answer.inspect_err(|error| observe::failed(&plan, error, Said::Undecided, None))?;
+                let how = if is_local { How::Locally } else { How::Waited };
+                limiter.hold_back(plan, decision, how, left()).await
             }
-            (_, Turn::NoRoom(_)) => Err(LimiterError::NoRoom),
+            (plan, Turn::NoRoom(_)) => {
+                observe::no_room(&plan);
+                Err(LimiterError::NoRoom)
+            }
         }
     }
 
@@ -192,10 +201,22 @@ impl<S: Store> IntoFuture for ChargeBuilder<S> {
             let plan = self.plan()?;
             match self.limiter.decide(&plan).await {
                 Ok(decision) => {
+                    observe::decided(&plan, &decision, How::AtOnce);
+                    self.limiter.glance(decision.at());
                     self.limiter.shadow_admitted(&plan, &decision);
                     Ok(decision)
                 }
-                Err(error) => self.fall_back(&plan, error, MemoryStore::decide),
+                Err(error) => {
+                    let decided = self.fall_back(&plan, error, MemoryStore::decide);
+                    match &decided {
+                        Ok(decision) => observe::decided(&plan, decision, How::Locally),
+                        Err(LimiterError::Store(error)) => {
+                            observe::failed(&plan, error, Said::Undecided, None);
+                        }
+                        Err(_) => {}
+                    }
+                    decided
+                }
             }
         })
     }

@@ -17,6 +17,7 @@ pub(crate) use self::plan::{Plan, Planned, Planner, Planning};
 pub(crate) use self::shadow::ShadowReport;
 use crate::error::{ConfigError, LimiterError};
 use crate::hold::Room;
+use crate::observe::LimiterWatch;
 use crate::rule::{Rule, RuleSet, Rules};
 
 /// Rules, and a store that counts for them.
@@ -53,6 +54,7 @@ struct Inner<S> {
     local: OnceLock<MemoryStore>,
     max_local_keys: Option<usize>,
     room: Arc<Room>,
+    watch: LimiterWatch,
 }
 
 /// How many can wait unless it is said.
@@ -171,6 +173,11 @@ impl<S: Store> Limiter<S> {
 
     pub(crate) fn room(&self) -> &Arc<Room> {
         &self.inner.room
+    }
+
+    #[inline(always)]
+    pub(crate) fn watch(&self) -> &LimiterWatch {
+        &self.inner.watch
     }
 
     /// The rules in force. Whoever asks twice may see two sets: what belongs to one request asks once.
@@ -313,6 +320,7 @@ impl<S: Store> LimiterBuilder<S> {
             local: OnceLock::new(),
             max_local_keys: self.max_local_keys,
             room: Arc::new(Room::new(self.max_waiting)),
+            watch: LimiterWatch::new(),
         };
         inner.make_local_store_for(&rules);
         Ok(Limiter { inner: Arc::new(inner) })

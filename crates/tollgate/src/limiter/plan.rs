@@ -82,6 +82,7 @@ impl Plan {
     #[inline]
     fn push(&mut self, planned: Planned) {
         let rule = self.rules.rule(planned.rule);
+        rule.watch.matched();
         if rule.has_candidate(&planned.quota) {
             self.shadows.push(Planned { role: Role::Candidate, ..planned.clone() });
         }

@@ -48,6 +48,7 @@ fn is_shown(rules: &Rules, planned: &Planned) -> bool {
 
 /// One charge that is made to be seen, and who wants to know what came of it.
 struct Shadow<S: Store> {
+    rules: Arc<Rules>,
     planned: Planned,
     account: Option<Arc<Account<S>>>,
     report: Option<Arc<ShadowReport>>,
@@ -55,6 +56,7 @@ struct Shadow<S: Store> {
 
 impl<S: Store> Shadow<S> {
     fn said(&self, answer: &Result<Decision, StoreError>) {
+        self.rules.rule(self.planned.rule).watch.shadowed(self.planned.role, answer);
         if let Some(account) = &self.account {
             account.shadowed(&self.planned, answer.as_ref().ok());
         }
@@ -92,7 +94,7 @@ impl<S: Store> Limiter<S> {
         account: Option<Arc<Account<S>>>,
         report: Option<Arc<ShadowReport>>,
     ) {
-        let shadow = Shadow { planned: planned.clone(), account, report };
+        let shadow = Shadow { rules: Arc::clone(rules), planned: planned.clone(), account, report };
         match self.store().charge(&[rules.charge_of(planned)]) {
             Answer::Now(answer) => shadow.said(&answer),
             // A store that takes a while has a runtime that it does so in.

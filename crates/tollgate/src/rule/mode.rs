@@ -43,6 +43,18 @@ pub(crate) enum Role {
     Candidate,
 }
 
+impl Role {
+    /// As it stands in metrics and events.
+    #[cfg(any(feature = "metrics", feature = "tracing"))]
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforced => "enforce",
+            Self::Shadow => "shadow",
+            Self::Candidate => "candidate",
+        }
+    }
+}
+
 impl Mode {
     #[inline]
     pub(super) fn role(self, rule: RuleName, key: &Key) -> Role {

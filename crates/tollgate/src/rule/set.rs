@@ -16,6 +16,7 @@ use crate::failure::FailurePolicy;
 use crate::headers::ietf;
 use crate::key::KeySource;
 use crate::limiter::Planned;
+use crate::observe::RuleWatch;
 use crate::response_head::ResponseHead;
 use crate::settle::Settle;
 
@@ -51,6 +52,7 @@ pub(crate) struct Compiled {
     pub(crate) tier_lookup: Option<TierLookup>,
     pub(crate) failure: FailurePolicy,
     pub(crate) shows_shadow: bool,
+    pub(crate) watch: RuleWatch,
     mode: Mode,
     /// The name under which candidates are counted; none if there are none.
     candidate: Option<RuleName>,
@@ -301,6 +303,7 @@ impl Compiled {
             tier_lookup: rule.tier_lookup,
             failure: rule.failure,
             shows_shadow: rule.shows_shadow,
+            watch: RuleWatch::new(name),
             mode: rule.mode,
             candidate,
             predicates: rule.predicates,

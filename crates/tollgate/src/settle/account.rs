@@ -10,6 +10,7 @@ use tollgate_core::{Algorithm, Charge, Debit, Decision, MemoryStore, Quota, Rece
 use super::Settle;
 use crate::error::LimiterError;
 use crate::limiter::{Limiter, Plan, Planned};
+use crate::observe::Settled;
 use crate::response_head::ResponseHead;
 use crate::rule::{Role, Rules};
 
@@ -161,7 +162,12 @@ impl<S: Store> Account<S> {
         }
     }
 
+    fn observe(&self, entry: &Entry, settled: Settled, units: u32) {
+        self.rules.rule(entry.planned.rule).watch.settled(entry.planned.role, settled, units);
+    }
+
     fn debit(&self, entry: &mut Entry, cost: u32) {
+        self.observe(entry, Settled::Debited, cost);
         let charge = self.rules.charge_of(&entry.planned).cost(cost);
         let receipt = entry.takes.first().and_then(|first| first.receipt);
         let debit =
@@ -208,6 +214,8 @@ impl<S: Store> Account<S> {
                 entry.takes.pop();
             }
         }
+        let back = refunds.iter().fold(0, |sum: u32, refund| sum.saturating_add(refund.cost));
+        self.observe(entry, Settled::GivenBack, back);
         match self.local_store() {
             Some(store) => drop(store.refund(&refunds)),
             None => drop(self.limiter.store().refund(&refunds)),

@@ -1,0 +1,83 @@
+//! Events, through `tracing`. See [`guide::metrics`](crate::guide::metrics) for what they tell.
+//!
+//! A key is in none of them: it may be a secret, and is the caller's in any case.
+
+use tollgate_core::{Outcome, Retry, RuleName, StoreError, Timestamp};
+use tracing::{Level, enabled, info, warn};
+
+use super::Said;
+use super::sample::Sample;
+use crate::rule::Role;
+
+const TARGET: &str = "tollgate";
+
+/// What samples the events of one rule.
+#[derive(Debug, Default)]
+pub(super) struct OfRule {
+    denied: Sample,
+    shadow: Sample,
+    candidate: Sample,
+    failed: Sample,
+    no_room: Sample,
+}
+
+impl OfRule {
+    #[inline]
+    pub(super) fn denied(&self, rule: RuleName, role: Role, at: Timestamp, outcome: &Outcome) {
+        if enabled!(target: TARGET, Level::INFO) {
+            self.tell_denied(rule, role, at, outcome);
+        }
+    }
+
+    #[inline(never)]
+    fn tell_denied(&self, rule: RuleName, role: Role, at: Timestamp, outcome: &Outcome) {
+        let sample = match role {
+            Role::Enforced => &self.denied,
+            Role::Shadow => &self.shadow,
+            Role::Candidate => &self.candidate,
+        };
+        let Some(suppressed) = sample.take(at) else { return };
+        // Nothing if it never fits.
+        let retry_after_ms =
+            outcome.retry().and_then(Retry::after).map(|wait| wait.as_micros().div_ceil(1_000) as u64);
+        info!(
+            target: TARGET,
+            rule = rule.as_str(),
+            mode = role.as_str(),
+            limit = outcome.limit(),
+            remaining = outcome.remaining(),
+            retry_after_ms,
+            suppressed,
+            "denied"
+        );
+    }
+
+    pub(super) fn missing_key(&self, rule: RuleName, at: Timestamp) {
+        if !enabled!(target: TARGET, Level::INFO) {
+            return;
+        }
+        if let Some(suppressed) = self.denied.take(at) {
+            let mode = Role::Enforced.as_str();
+            info!(target: TARGET, rule = rule.as_str(), mode, suppressed, "denied, as the key is missing");
+        }
+    }
+
+    pub(super) fn failed(&self, rule: RuleName, at: Timestamp, error: &StoreError, said: Said) {
+        if !enabled!(target: TARGET, Level::WARN) {
+            return;
+        }
+        if let Some(suppressed) = self.failed.take(at) {
+            let (error, outcome) = (error as &dyn std::error::Error, said.as_str());
+            warn!(target: TARGET, rule = rule.as_str(), outcome, error, suppressed, "the store failed");
+        }
+    }
+
+    pub(super) fn no_room(&self, rule: RuleName, at: Timestamp) {
+        if !enabled!(target: TARGET, Level::WARN) {
+            return;
+        }
+        if let Some(suppressed) = self.no_room.take(at) {
+            warn!(target: TARGET, rule = rule.as_str(), suppressed, "nobody else can wait");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What operators see: metrics and events, each behind a feature.
+//!
+//! Whoever decides calls this with what was decided. Without the features nothing of it is compiled. Labels and fields are
+//! the names of rules and words of this crate, and never anything that a caller sent.
+
+#[cfg(feature = "tracing")]
+mod events;
+mod limiter;
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tracing")]
+mod sample;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+#[cfg(feature = "tracing")]
+use std::time::SystemTime;
+
+use tollgate_core::{Decision, Outcome, RuleName, StoreError, Timestamp};
+
+pub(crate) use self::limiter::LimiterWatch;
+use crate::limiter::{Plan, Planned};
+use crate::rule::{Compiled, Role};
+
+/// What came of what a rule was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    Admitted,
+    Denied,
+    /// Admitted after having been held back.
+    Delayed,
+    /// Not charged, though there was enough: another rule denied.
+    Uncharged,
+    /// Denied for want of the rule's key.
+    MissingKey,
+    /// To be held back where nobody can wait.
+    NoRoom,
+    /// The store failed, and the rule lets requests go on then.
+    AllowedByFailure,
+    /// The store failed, and the rule denies then.
+    DeniedByFailure,
+    /// The store failed, and this process admitted.
+    LocalAdmitted,
+    /// The store failed, and this process denied.
+    LocalDenied,
+    /// The store failed, and whoever asked was told.
+    Undecided,
+}
+
+impl Said {
+    #[cfg(feature = "metrics")]
+    const COUNT: usize = Self::Undecided as usize + 1;
+
+    #[cfg(any(feature = "metrics", feature = "tracing"))]
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Denied => "denied",
+            Self::Delayed => "delayed",
+            Self::Uncharged => "uncharged",
+            Self::MissingKey => "missing_key",
+            Self::NoRoom => "no_room",
+            Self::AllowedByFailure => "allowed_by_failure",
+            Self::DeniedByFailure => "denied_by_failure",
+            Self::LocalAdmitted => "local_admitted",
+            Self::LocalDenied => "local_denied",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
+/// How it was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// By the store, at once.
+    AtOnce,
+    /// By the store, after waiting for the budget.
+    Waited,
+    /// In this process, as the store failed.
+    Locally,
+}
+
+/// What was done to bring a charge to what it should have been.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Settled {
+    GivenBack,
+    Debited,
+}
+
+/// What is seen of one rule of a set.
+#[derive(Debug)]
+pub(crate) struct RuleWatch {
+    name: RuleName,
+    /// Whether anything was ever counted under it.
+    has_matched: AtomicBool,
+    #[cfg(feature = "metrics")]
+    counters: metrics::OfRule,
+    #[cfg(feature = "tracing")]
+    events: events::OfRule,
+}
+
+impl RuleWatch {
+    pub(crate) fn new(name: RuleName) -> Self {
+        Self {
+            name,
+            has_matched: AtomicBool::new(false),
+            #[cfg(feature = "metrics")]
+            counters: metrics::OfRule::default(),
+            #[cfg(feature = "tracing")]
+            events: events::OfRule::default(),
+        }
+    }
+
+    /// A request is counted under the rule.
+    #[inline(always)]
+    pub(crate) fn matched(&self) {
+        // Looked at first: a line of memory that nobody writes to is everybody's.
+        if !self.has_matched.load(Ordering::Relaxed) {
+            self.has_matched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// One that the rule, which is enforced, admits at once.
+    #[inline(always)]
+    pub(crate) fn admitted(&self, outcome: &Outcome) {
+        self.matched();
+        self.count(Role::Enforced, Said::Admitted, Some(outcome));
+    }
+
+    /// One that the rule, which is enforced, denies by itself.
+    #[inline]
+    pub(crate) fn denied(&self, at: Timestamp, outcome: &Outcome) {
+        self.count(Role::Enforced, Said::Denied, Some(outcome));
+        self.tell_denied(Role::Enforced, at, outcome);
+    }
+
+    /// One that has not got the rule's key.
+    #[cold]
+    pub(crate) fn missing_key(&self) {
+        self.matched();
+        self.count(Role::Enforced, Said::MissingKey, None);
+        #[cfg(feature = "tracing")]
+        self.events.missing_key(self.name, now());
+    }
+
+    /// What a rule in shadow, or a candidate, says.
+    pub(crate) fn shadowed(&self, role: Role, answer: &Result<Decision, StoreError>) {
+        let said = answer.as_ref().ok().and_then(|decision| Some((decision.at(), decision.tightest()?.1)));
+        match said {
+            None => self.count(role, Said::Undecided, None),
+            Some((_, outcome)) if outcome.is_admitted() => self.count(role, Said::Admitted, Some(outcome)),
+            Some((at, outcome)) => {
+                self.count(role, Said::Denied, Some(outcome));
+                self.tell_denied(role, at, outcome);
+            }
+        }
+    }
+
+    /// What was charged under the rule is more in the end, or less.
+    pub(crate) fn settled(&self, role: Role, settled: Settled, units: u32) {
+        #[cfg(feature = "metrics")]
+        if role == Role::Enforced {
+            self.counters.settled(self.name, settled, units);
+        }
+        #[cfg(not(feature = "metrics"))]
+        let _ = (role, settled, units);
+    }
+
+    #[inline(always)]
+    fn count(&self, role: Role, said: Said, outcome: Option<&Outcome>) {
+        #[cfg(feature = "metrics")]
+        self.counters.count(self.name, role, said, outcome);
+        #[cfg(not(feature = "metrics"))]
+        let _ = (role, said, outcome);
+    }
+
+    #[inline]
+    fn tell_denied(&self, role: Role, at: Timestamp, outcome: &Outcome) {
+        #[cfg(feature = "tracing")]
+        self.events.denied(self.name, role, at, outcome);
+        #[cfg(not(feature = "tracing"))]
+        let _ = (self.name, role, at, outcome);
+    }
+}
+
+impl Clone for RuleWatch {
+    /// That of another set, of which nothing has been seen.
+    fn clone(&self) -> Self {
+        Self::new(self.name)
+    }
+}
+
+/// A plan was decided.
+#[inline]
+pub(crate) fn decided(plan: &Plan, decision: &Decision, how: How) {
+    if cfg!(any(feature = "metrics", feature = "tracing")) {
+        look_at(plan, decision, how);
+    }
+}
+
+#[inline(never)]
+fn look_at(plan: &Plan, decision: &Decision, how: How) {
+    for (planned, outcome) in plan.outcomes(decision) {
+        let said = match (how, outcome.is_admitted()) {
+            (How::Locally, false) => Said::LocalDenied,
+            (_, false) => Said::Denied,
+            (_, true) if !decision.is_admitted() => Said::Uncharged,
+            (How::Locally, true) => Said::LocalAdmitted,
+            (How::Waited, true) => Said::Delayed,
+            (How::AtOnce, true) if outcome.is_delayed() => Said::Delayed,
+            (How::AtOnce, true) => Said::Admitted,
+        };
+        rule(plan, planned).watch.count(Role::Enforced, said, Some(outcome));
+    }
+    if how == How::Locally {
+        // Those that do not decide here let it go on, if these do.
+        let said = if decision.is_admitted() { Said::AllowedByFailure } else { Said::Uncharged };
+        let others = plan.entries().iter().map(|planned| (rule(plan, planned), planned));
+        let others = others.filter(|(rule, planned)| rule.local_quota(&planned.quota).is_none());
+        others.for_each(|(rule, _)| rule.watch.count(Role::Enforced, said, None));
+    }
+    if !decision.is_admitted() {
+        let tightest = decision.tightest().map(|(name, _)| name);
+        let is_tightest = |(planned, _): &(&Planned, &Outcome)| Some(rule(plan, planned).name) == tightest;
+        if let Some((planned, outcome)) = plan.outcomes(decision).find(is_tightest) {
+            rule(plan, planned).watch.tell_denied(Role::Enforced, decision.at(), outcome);
+        }
+    }
+}
+
+/// The store failed, and this came of it. If a rule denies because of it, the others are not charged.
+#[cold]
+pub(crate) fn failed(plan: &Plan, error: &StoreError, said: Said, by: Option<RuleName>) {
+    let mut told = false;
+    for rule in plan.entries().iter().map(|planned| rule(plan, planned)) {
+        let is_it = by.is_none_or(|name| name == rule.name);
+        rule.watch.count(Role::Enforced, if is_it { said } else { Said::Uncharged }, None);
+        if is_it && !told {
+            told = true;
+            rule.watch.tell_failed(error, said);
+        }
+    }
+}
+
+/// A plan had to wait where nobody can.
+#[cold]
+pub(crate) fn no_room(plan: &Plan) {
+    for rule in plan.entries().iter().map(|planned| rule(plan, planned)) {
+        rule.watch.count(Role::Enforced, Said::NoRoom, None);
+    }
+    #[cfg(feature = "tracing")]
+    if let Some(first) = plan.entries().first() {
+        let rule = rule(plan, first);
+        rule.watch.events.no_room(rule.name, now());
+    }
+}
+
+impl RuleWatch {
+    #[inline]
+    fn tell_failed(&self, error: &StoreError, said: Said) {
+        #[cfg(feature = "tracing")]
+        self.events.failed(self.name, now(), error, said);
+        #[cfg(not(feature = "tracing"))]
+        let _ = (error, said);
+    }
+}
+
+fn rule<'a>(plan: &'a Plan, planned: &Planned) -> &'a Compiled {
+    plan.rules().rule(planned.rule)
+}
+
+/// The time, where no store has told it.
+#[cfg(feature = "tracing")]
+fn now() -> Timestamp {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::UNIX_EPOCH.saturating_add(since_epoch)
+}
+
+/// Somebody is in the waiting room for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    #[cfg(feature = "metrics")]
+    _gauge: metrics::Inside,
+}
+
+impl Inside {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            _gauge: metrics::Inside::new(),
+        }
+    }
+}
