@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `memory` | time per decision in memory, for few and many keys, on one and two threads |
 //! | `memory_size` | resident bytes per key at ten million keys |
+//! | `layer` | instructions and allocations that a layer adds to a request (needs valgrind) |
+//! | `observed` | the same with metrics and tracing (needs valgrind) |
 //! | `instructions` | instructions and allocations per decision (needs valgrind) |
 //! | `layer` | what the layer adds to a request (needs valgrind) |
 //! | `matching` | instructions to find one rule of one, and one of ten thousand (needs valgrind) |

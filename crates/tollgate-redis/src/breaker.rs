@@ -1,11 +1,13 @@
 //! Whether Redis is asked at all.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tollgate_core::{StoreError, StoreErrorKind};
+
+use crate::observe::BreakerWatch;
 
 /// Whether a store is asked, see [`RedisStore::breaker`](crate::RedisStore::breaker).
 #[derive(Clone, Debug)]
@@ -40,14 +42,25 @@ struct Inner {
     /// For those who ask in passing.
     is_open: AtomicBool,
     state: watch::Sender<BreakerState>,
+    /// Nothing, if it stands for the breakers of several servers, which are seen themselves.
+    seen: Option<Mutex<BreakerWatch>>,
 }
 
 impl Breaker {
-    /// Open, as nothing is known to work.
+    /// That of one server. Open, as nothing is known to work.
     pub(crate) fn new() -> Self {
+        Self::with(Some(Mutex::default()))
+    }
+
+    /// One that stands for those of several servers.
+    pub(crate) fn of_several() -> Self {
+        Self::with(None)
+    }
+
+    fn with(seen: Option<Mutex<BreakerWatch>>) -> Self {
         let error = StoreError::new(StoreErrorKind::Unavailable).with_source("not connected yet");
         let open = BreakerState::Open { since: Instant::now(), error };
-        Self(Arc::new(Inner { is_open: AtomicBool::new(true), state: watch::Sender::new(open) }))
+        Self(Arc::new(Inner { is_open: AtomicBool::new(true), state: watch::Sender::new(open), seen }))
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -66,7 +79,14 @@ impl Breaker {
         self.0.state.subscribe()
     }
 
+    fn see(&self, f: impl FnOnce(&mut BreakerWatch)) {
+        if let Some(seen) = &self.0.seen {
+            f(&mut seen.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
     pub(crate) fn open(&self, error: StoreError) {
+        self.see(|seen| seen.opened(!self.is_open(), &error));
         self.0.state.send_modify(|state| match state {
             BreakerState::Closed => *state = BreakerState::Open { since: Instant::now(), error },
             BreakerState::Open { error: last, .. } => *last = error,
@@ -77,7 +97,10 @@ impl Breaker {
     pub(crate) fn close(&self) {
         if self.is_open() {
             self.0.is_open.store(false, Ordering::Release);
-            self.0.state.send_replace(BreakerState::Closed);
+            let before = self.0.state.send_replace(BreakerState::Closed);
+            if let BreakerState::Open { since, .. } = before {
+                self.see(|seen| seen.closed(since.elapsed()));
+            }
         }
     }
 }

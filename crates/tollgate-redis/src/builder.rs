@@ -106,6 +106,8 @@ impl RedisStoreBuilder {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(SetupError::NoRuntime);
         }
+        // Two stores that were made by one builder are seen apart.
+        config.watch = Arc::default();
         config.cluster = matches!(servers.0, Kind::Cluster(_));
         config.names = Arc::new(Names::new(&config.prefix, config.cluster));
         let denied = Arc::new(Denied::new(&config));

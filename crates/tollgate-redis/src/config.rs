@@ -6,6 +6,7 @@ use std::time::Duration;
 use tollgate_core::{Clock, ManualClock, Timestamp};
 
 use crate::name::Names;
+use crate::observe::StoreWatch;
 
 /// What the builder has gathered.
 #[derive(Clone, Debug)]
@@ -29,6 +30,7 @@ pub(crate) struct Config {
     pub(crate) probe: String,
     /// A time to decide at instead of the server's.
     pub(crate) clock: Option<ManualClock>,
+    pub(crate) watch: Arc<StoreWatch>,
 }
 
 /// What names begin with if nothing else is said.
@@ -65,6 +67,7 @@ impl Default for Config {
             cluster: false,
             probe: "*".to_owned(),
             clock: None,
+            watch: Arc::default(),
         }
     }
 }

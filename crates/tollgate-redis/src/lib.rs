@@ -13,6 +13,7 @@ mod flight;
 mod gather;
 mod link;
 mod name;
+mod observe;
 mod queue;
 mod request;
 mod script;

@@ -20,6 +20,7 @@ use crate::denied::Denied;
 use crate::error::SetupError;
 use crate::link::{Link, unavailable};
 use crate::name::Counted;
+use crate::observe::{Asked, StoreWatch};
 use crate::request::{Ask, Charges, Decided, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
@@ -202,6 +203,7 @@ impl Store for RedisStore {
             // Mostly there is one, and a decision is large: it is made only if it is a denial, and in its place.
             [charge] => {
                 if let Some((now, outcome)) = self.inner.denied.find_one(charge) {
+                    self.inner.config.watch.denied_from_memory();
                     let mut decision = Decision::new(now);
                     decision.push(charge.rule, outcome);
                     return Answer::Now(Ok(decision));
@@ -209,19 +211,26 @@ impl Store for RedisStore {
             }
             several => {
                 if let Some(denial) = self.inner.denied.find(several) {
+                    self.inner.config.watch.denied_from_memory();
                     return Answer::Now(Ok(denial));
                 }
             }
         }
         let charges = self.own(charges);
         if let Some(error) = self.inner.links.refuses(&charges) {
+            self.inner.config.watch.refused();
             return Answer::Now(Err(error));
         }
-        Answer::Later(Charging(self.ask_for(charges, false)))
+        let watch = Arc::clone(&self.inner.config.watch);
+        Answer::Later(Charging { deciding: self.ask_for(charges, false), asked: Asked::now(), watch })
     }
 
     fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
-        self.inner.denied.find_one(charge)
+        let denied = self.inner.denied.find_one(charge);
+        if denied.is_some() {
+            self.inner.config.watch.denied_from_memory();
+        }
+        denied
     }
 
     fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
@@ -354,12 +363,18 @@ impl Future for Deciding {
 /// Dropped before the answer has come, the charge is given back if it was made.
 #[derive(Debug)]
 #[must_use = "the charge is under way, whether or not the answer is looked at"]
-pub struct Charging(Deciding);
+pub struct Charging {
+    deciding: Deciding,
+    asked: Asked,
+    watch: Arc<StoreWatch>,
+}
 
 impl Future for Charging {
     type Output = Result<Decision, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx)
+        let answer = std::task::ready!(Pin::new(&mut self.deciding).poll(cx));
+        self.watch.answered(&self.asked, &answer);
+        Poll::Ready(answer)
     }
 }

@@ -74,7 +74,7 @@ impl Router {
             links: Mutex::default(),
             wanted: Notify::new(),
             homeless: Mutex::default(),
-            breaker: Breaker::new(),
+            breaker: Breaker::of_several(),
         });
         tokio::spawn(refresh_for_ever(Arc::downgrade(&router)));
         router

@@ -19,6 +19,7 @@ use crate::denied::Denied;
 use crate::error::failed;
 use crate::error::unavailable;
 use crate::flight::{Commands, Flight, Flown, Landed};
+use crate::observe::LineWatch;
 use crate::request::Ask;
 use crate::server_time::ServerTime;
 
@@ -66,6 +67,7 @@ pub(super) struct Worker {
     usual: Duration,
     /// When the server last said something.
     heard: Instant,
+    line: LineWatch,
 }
 
 impl Drop for Worker {
@@ -109,6 +111,7 @@ impl Worker {
             pending: FuturesUnordered::new(),
             usual: Duration::ZERO,
             heard: Instant::now(),
+            line: LineWatch::default(),
         }
     }
 
@@ -144,6 +147,7 @@ impl Worker {
             queue.put_off(error);
             queue.take_all()
         };
+        self.line.is(0);
         waiting.into_iter().for_each(|ask| ask.fail(error));
     }
 
@@ -295,12 +299,16 @@ impl Worker {
             // in the same call: those who have waited too long would spoil it for those who could still be served.
             let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
             let (asks, late) = queue.take(if enough { self.crowd.half() } else { 0 }, now);
+            self.line.is(queue.len());
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
             if asks.is_empty() && settlements.is_empty() {
                 continue;
             }
             self.crowd.sent(slot, asks.len());
+            if !asks.is_empty() {
+                self.config.watch.sent(asks.len());
+            }
             let load = std::mem::take(&mut self.load_scripts);
             let go = Flight::new(settlements, asks, &self.time, &self.config, load, &self.denied);
             self.send(slot, go);
@@ -308,6 +316,7 @@ impl Worker {
         // Nobody can go before an answer has come.
         let mut queue = self.shared.queue();
         (queue.wake_at, queue.wake_to_settle) = (usize::MAX, false);
+        self.line.is(queue.len());
         drop(queue);
         None
     }

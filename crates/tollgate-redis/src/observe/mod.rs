@@ -1,0 +1,111 @@
+//! What operators see of the store: metrics and events, each behind a feature.
+//!
+//! Without the features nothing of it is compiled.
+
+#[cfg(feature = "tracing")]
+mod events;
+#[cfg(feature = "metrics")]
+mod metrics;
+
+use std::time::Duration;
+
+use tollgate_core::{Decision, StoreError};
+
+/// What is seen of a store.
+#[derive(Debug, Default)]
+pub(crate) struct StoreWatch {
+    #[cfg(feature = "metrics")]
+    handles: metrics::Handles,
+}
+
+impl StoreWatch {
+    /// Somebody was denied without asking Redis.
+    #[inline]
+    pub(crate) fn denied_from_memory(&self) {
+        #[cfg(feature = "metrics")]
+        self.handles.denied_from_memory();
+    }
+
+    /// Somebody was told that Redis fails, without asking it.
+    #[cold]
+    pub(crate) fn refused(&self) {
+        #[cfg(feature = "metrics")]
+        metrics::error("breaker_open");
+    }
+
+    /// So many requests go to Redis together.
+    pub(crate) fn sent(&self, requests: usize) {
+        #[cfg(feature = "metrics")]
+        self.handles.sent(requests);
+        #[cfg(not(feature = "metrics"))]
+        let _ = requests;
+    }
+
+    /// What Redis says to a question, or that it does not.
+    pub(crate) fn answered(&self, asked: &Asked, answer: &Result<Decision, StoreError>) {
+        #[cfg(feature = "metrics")]
+        self.handles.answered(asked.0.elapsed(), answer.as_ref().err());
+        #[cfg(not(feature = "metrics"))]
+        let _ = (asked, answer);
+    }
+}
+
+/// When Redis was asked.
+#[derive(Debug)]
+pub(crate) struct Asked(#[cfg(feature = "metrics")] std::time::Instant);
+
+impl Asked {
+    pub(crate) fn now() -> Self {
+        Self(
+            #[cfg(feature = "metrics")]
+            std::time::Instant::now(),
+        )
+    }
+}
+
+/// What is seen of the breaker of one server.
+#[derive(Debug, Default)]
+pub(crate) struct BreakerWatch {
+    #[cfg(feature = "metrics")]
+    open: Option<metrics::Open>,
+    #[cfg(feature = "tracing")]
+    sample: events::Sample,
+}
+
+impl BreakerWatch {
+    /// It is open: since now, or still.
+    pub(crate) fn opened(&mut self, is_new: bool, error: &StoreError) {
+        #[cfg(feature = "metrics")]
+        metrics::opened(&mut self.open, is_new);
+        #[cfg(feature = "tracing")]
+        if is_new {
+            self.sample.opened(error);
+        }
+        let _ = (is_new, error);
+    }
+
+    /// It is closed, having been open for so long.
+    pub(crate) fn closed(&mut self, was_open: Duration) {
+        #[cfg(feature = "metrics")]
+        metrics::closed(&mut self.open);
+        #[cfg(feature = "tracing")]
+        self.sample.closed(was_open);
+        let _ = was_open;
+    }
+}
+
+/// How many wait in the line of one server.
+#[derive(Debug, Default)]
+pub(crate) struct LineWatch {
+    #[cfg(feature = "metrics")]
+    line: metrics::Line,
+}
+
+impl LineWatch {
+    pub(crate) fn is(&mut self, waiting: usize) {
+        #[cfg(feature = "metrics")]
+        self.line.is(waiting);
+        #[cfg(not(feature = "metrics"))]
+        let _ = waiting;
+    }
+}
