@@ -72,12 +72,11 @@ impl<S: Source, T: Store> Task<S, T> {
             Ok(document) => document,
             Err(error) => return self.fail(ReloadError::unread(error)),
         };
-        let now = SystemTime::now();
-        if document.version() == &*self.status.borrow().version {
-            self.status.send_modify(|status| status.read_at = Some(now));
+        self.status.send_modify(|status| status.read_at = Some(SystemTime::now()));
+        let is_in_force = document.version() == &*self.status.borrow().version;
+        if is_in_force {
             return self.settle();
         }
-        self.status.send_modify(|status| status.read_at = Some(now));
         if let Some(error) = self.refused.clone() {
             if error.refused_version() == Some(document.version()) {
                 return self.note(error);
@@ -98,8 +97,7 @@ impl<S: Source, T: Store> Task<S, T> {
 
     fn put_into_force(&mut self, set: Set) {
         let Set { file, rules, count, version } = set;
-        let before = self.limiter.swap(rules);
-        drop(before);
+        self.limiter.swap(rules);
         let needs_restart = settings::changed(self.settings, file.settings());
         let former = Arc::clone(&self.status.borrow().version);
         told::applied(self.source.kind(), &former, &version, count, &needs_restart);

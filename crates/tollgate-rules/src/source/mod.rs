@@ -3,12 +3,12 @@
 mod document;
 mod error;
 mod file;
-#[cfg(any(feature = "postgres", feature = "redis"))]
-mod pause;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "postgres", feature = "redis"))]
+mod schedule;
 
 use std::future::Future;
 

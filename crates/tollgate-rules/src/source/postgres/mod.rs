@@ -6,13 +6,13 @@ mod text;
 use std::fmt;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
 use tokio_postgres::{Client, Config, Row, Socket};
 
 use self::link::{Connector, Link};
 use self::text::Rows;
-use super::pause::Pause;
+use super::schedule::Schedule;
 use super::{Document, Source, SourceError};
 use crate::Format;
 
@@ -62,12 +62,9 @@ const READ: &str = include_str!("read.sql");
 #[must_use]
 pub struct PostgresSource {
     connector: Connector,
-    poll_every: Duration,
     timeout: Duration,
     link: Option<Link>,
-    pause: Pause,
-    /// When to look again.
-    wake: Option<Instant>,
+    schedule: Schedule,
 }
 
 impl PostgresSource {
@@ -97,11 +94,9 @@ impl PostgresSource {
     {
         Self {
             connector: Connector::new(config, tls),
-            poll_every: POLL,
             timeout: TIMEOUT,
             link: None,
-            pause: Pause::up_to(POLL),
-            wake: None,
+            schedule: Schedule::every(POLL),
         }
     }
 
@@ -109,8 +104,7 @@ impl PostgresSource {
     ///
     /// It is also the longest pause between two attempts to reach a server that is gone. The first is a tenth of a second.
     pub fn poll_every(self, interval: Duration) -> Self {
-        let poll_every = interval.max(Duration::from_millis(10));
-        Self { poll_every, pause: Pause::up_to(poll_every), ..self }
+        Self { schedule: Schedule::every(interval), ..self }
     }
 
     /// How long PostgreSQL may take to be reached, and as long again to answer; five seconds unless it is said.
@@ -178,35 +172,32 @@ impl Source for PostgresSource {
     }
 
     async fn read(&mut self) -> Result<Document, SourceError> {
-        let rows = self.rows().await;
-        let wait = if self.link.is_some() { self.poll_every } else { self.pause.next() };
-        self.wake = Some(Instant::now() + wait);
-        document(&rows?)
+        let document = self.rows().await.and_then(|rows| document(&rows));
+        self.schedule.asked(document.is_ok());
+        document
     }
 
     async fn changed(&mut self) {
-        let wake = self.wake.unwrap_or_else(Instant::now);
         if let Some(link) = &mut self.link {
             let was_told = tokio::select! {
-                () = sleep_until(wake) => true,
+                () = sleep_until(self.schedule.wake()) => true,
                 told = link.told.recv() => told.is_some(),
             };
             if was_told {
-                self.pause.reset();
+                self.schedule.works();
                 return;
             }
-            // It was lost. There is a pause also before the first attempt, for one that is lost again and again.
             self.link = None;
-            self.wake = Some(Instant::now() + self.pause.next());
+            self.schedule.lost();
         }
-        sleep_until(self.wake.unwrap_or(wake)).await;
+        sleep_until(self.schedule.wake()).await;
     }
 }
 
 impl fmt::Debug for PostgresSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresSource")
-            .field("poll_every", &self.poll_every)
+            .field("polled", &format_args!("{}", self.schedule))
             .field("is_connected", &self.link.is_some())
             .finish_non_exhaustive()
     }

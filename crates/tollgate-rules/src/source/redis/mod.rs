@@ -6,10 +6,10 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::{Client, IntoConnectionInfo, RedisError};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use self::server::{Link, Server};
-use super::pause::Pause;
+use super::schedule::Schedule;
 use super::{Document, Source, SourceError};
 use crate::Format;
 
@@ -50,11 +50,8 @@ const PUBLISH: &str = include_str!("publish.lua");
 pub struct RedisSource {
     server: Server,
     key: String,
-    poll_every: Duration,
     link: Option<Link>,
-    pause: Pause,
-    /// When to look again.
-    wake: Option<Instant>,
+    schedule: Schedule,
 }
 
 impl RedisSource {
@@ -69,14 +66,7 @@ impl RedisSource {
             SourceError::new("the address of the Redis server that has the rules makes no sense")
                 .because(error)
         })?;
-        Ok(Self {
-            server,
-            key: KEY.to_owned(),
-            poll_every: POLL,
-            link: None,
-            pause: Pause::up_to(POLL),
-            wake: None,
-        })
+        Ok(Self { server, key: KEY.to_owned(), link: None, schedule: Schedule::every(POLL) })
     }
 
     /// The key, and the channel; `tollgate:rules` unless it is said.
@@ -88,8 +78,7 @@ impl RedisSource {
     ///
     /// It is also the longest pause between two attempts to reach a server that is gone. The first is a tenth of a second.
     pub fn poll_every(self, interval: Duration) -> Self {
-        let poll_every = interval.max(Duration::from_millis(10));
-        Self { poll_every, pause: Pause::up_to(poll_every), ..self }
+        Self { schedule: Schedule::every(interval), ..self }
     }
 
     /// How long Redis may take to be reached and to answer; five seconds unless it is said.
@@ -164,32 +153,29 @@ impl Source for RedisSource {
     }
 
     async fn read(&mut self) -> Result<Document, SourceError> {
-        let fields = self.fields().await;
-        let wait = if self.link.is_some() { self.poll_every } else { self.pause.next() };
-        self.wake = Some(Instant::now() + wait);
-        let fields = fields.map_err(|error| {
+        let fields = self.fields().await.map_err(|error| {
             SourceError::new(format!("the rules in the key `{}` of Redis cannot be read", self.key))
                 .because(error)
-        })?;
-        self.document(fields)
+        });
+        let document = fields.and_then(|fields| self.document(fields));
+        self.schedule.asked(document.is_ok());
+        document
     }
 
     async fn changed(&mut self) {
-        let wake = self.wake.unwrap_or_else(Instant::now);
         if let Some(link) = &mut self.link {
             let was_heard = tokio::select! {
-                () = sleep_until(wake) => true,
+                () = sleep_until(self.schedule.wake()) => true,
                 was_heard = link.hear() => was_heard,
             };
             if was_heard {
-                self.pause.reset();
+                self.schedule.works();
                 return;
             }
-            // It was lost. There is a pause also before the first attempt, for one that is lost again and again.
             self.link = None;
-            self.wake = Some(Instant::now() + self.pause.next());
+            self.schedule.lost();
         }
-        sleep_until(self.wake.unwrap_or(wake)).await;
+        sleep_until(self.schedule.wake()).await;
     }
 }
 
@@ -197,7 +183,7 @@ impl fmt::Debug for RedisSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSource")
             .field("key", &self.key)
-            .field("poll_every", &self.poll_every)
+            .field("polled", &format_args!("{}", self.schedule))
             .field("is_connected", &self.link.is_some())
             .finish_non_exhaustive()
     }
