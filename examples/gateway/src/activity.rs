@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// What happens on one connection.
 ///
 /// Before its first bytes nobody knows whether a connection speaks HTTP/1 or HTTP/2, and a client of HTTP/2 may keep one open
-/// and ask for nothing. So it is not for either of them to say that nothing happens.
+/// and ask for nothing, or take nothing of what it has asked for. So it is not for either of them to say that nothing happens.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity(Arc<Mutex<State>>);
 
@@ -16,30 +16,49 @@ pub(crate) struct Activity(Arc<Mutex<State>>);
 struct State {
     /// Requests that are being served.
     open: usize,
-    /// When there was one last.
+    /// Those of them whose answer, or more of it, is waited for.
+    awaited: usize,
+    /// When any of this changed, or more of an answer came.
     since: Instant,
 }
 
 /// A request that is being served until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Served(Activity);
+pub(crate) struct Served {
+    activity: Activity,
+    is_awaited: bool,
+}
 
 impl Activity {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State { open: 0, since: Instant::now() })))
+        Self(Arc::new(Mutex::new(State { open: 0, awaited: 0, since: Instant::now() })))
     }
 
+    /// A request whose answer is waited for.
     pub(crate) fn begin(&self) -> Served {
-        self.state().open += 1;
-        Served(self.clone())
+        self.change(|state| {
+            state.open += 1;
+            state.awaited += 1;
+        });
+        Served { activity: self.clone(), is_awaited: true }
     }
 
     /// Waits until no request has been served for so long.
     pub(crate) async fn ceases_for(&self, limit: Duration) {
+        self.lasts(limit, |state| state.open == 0).await;
+    }
+
+    /// Waits until there is more of every answer, and for so long the client has taken nothing of any.
+    pub(crate) async fn stalls_for(&self, limit: Duration) {
+        self.lasts(limit, |state| state.open > 0 && state.awaited == 0).await;
+    }
+
+    /// Waits until nothing has changed for so long about this.
+    async fn lasts(&self, limit: Duration, is_so: impl Fn(&State) -> bool) {
         loop {
             let until = {
                 let state = self.state();
-                if state.open > 0 { Instant::now() + limit } else { state.since + limit }
+                if is_so(&state) { state.since + limit } else { Instant::now() + limit }
             };
             if until <= Instant::now() {
                 return;
@@ -48,32 +67,57 @@ impl Activity {
         }
     }
 
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        state.since = Instant::now();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Served {
+    /// Something of the answer was asked for, and had to be waited for or not.
+    pub(crate) fn asked(&mut self, must_wait: bool) {
+        if self.is_awaited && must_wait {
+            return;
+        }
+        self.activity.change(|state| {
+            state.awaited -= usize::from(self.is_awaited);
+            state.awaited += usize::from(must_wait);
+        });
+        self.is_awaited = must_wait;
+    }
+}
+
 impl Drop for Served {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.open -= 1;
-        state.since = Instant::now();
+        self.activity.change(|state| {
+            state.open -= 1;
+            state.awaited -= usize::from(self.is_awaited);
+        });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
 
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(10);
 
+    fn seconds(start: Instant) -> f64 {
+        start.elapsed().as_secs_f64().round()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_requests_is_idle() {
         let start = Instant::now();
         Activity::new().ceases_for(LIMIT).await;
-        assert_eq!(start.elapsed().as_secs_f64().round(), 10.0);
+        assert_eq!(seconds(start), 10.0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -89,6 +133,37 @@ mod tests {
             drop(second);
         };
         tokio::join!(activity.ceases_for(LIMIT), requests);
-        assert_eq!(start.elapsed().as_secs_f64().round(), 110.0);
+        assert_eq!(seconds(start), 110.0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_nothing_stalls_it() {
+        let activity = Activity::new();
+        let mut served = activity.begin();
+        let start = Instant::now();
+        let answer = async {
+            // While it is the upstream that is waited for, it is not the client.
+            sleep(Duration::from_secs(95)).await;
+            served.asked(false);
+            sleep(Duration::from_secs(5)).await;
+            served.asked(true);
+            sleep(Duration::from_secs(50)).await;
+            served.asked(false);
+        };
+        tokio::join!(activity.stalls_for(LIMIT), answer);
+        assert_eq!(seconds(start), 160.0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_waits_for_the_upstream_keeps_the_others() {
+        let activity = Activity::new();
+        let mut taken = activity.begin();
+        taken.asked(false);
+        let awaited = activity.begin();
+        assert!(timeout(100 * LIMIT, activity.stalls_for(LIMIT)).await.is_err());
+        drop(awaited);
+        activity.stalls_for(LIMIT).await;
+        drop(taken);
+        assert!(timeout(100 * LIMIT, activity.stalls_for(LIMIT)).await.is_err());
     }
 }

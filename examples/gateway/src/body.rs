@@ -67,10 +67,15 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.project().kind.project() {
+        let this = self.project();
+        let frame = match this.kind.project() {
             KindProjection::Own { body } => body.poll_frame(cx).map_err(|never| match never {}),
             KindProjection::Upstream { body } => body.poll_frame(cx),
+        };
+        if let Some(served) = this.served {
+            served.asked(frame.is_pending());
         }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

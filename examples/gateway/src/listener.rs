@@ -29,6 +29,11 @@ use crate::upstream::KEEP_ALIVE;
 /// The longest head of a request, and what is read ahead of a body.
 const BUFFER: usize = 64 * 1024;
 
+/// How much the system keeps of what a client has not taken yet. It would take megabytes, and then a slow client looks for
+/// minutes as if it took nothing.
+#[cfg(target_os = "linux")]
+const UNSENT: u32 = 128 * 1024;
+
 /// How long to wait when no connection can be accepted, as when too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -151,6 +156,13 @@ async fn connection<S>(
                 is_ending = true;
                 connection.as_mut().graceful_shutdown();
             }
+            () = activity.stalls_for(listening.idle_timeout) => {
+                return debug!(%peer, "a client takes no answer");
+            }
+            // A client of HTTP/2 can leave unread what has long been handed over.
+            () = activity.ceases_for(listening.header_timeout + listening.idle_timeout), if is_ending => {
+                return debug!(%peer, "a client does not end");
+            }
             () = listening.shutdown.cut() => return debug!(%peer, "a connection is cut"),
         }
     }
@@ -158,7 +170,10 @@ async fn connection<S>(
 
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))
+    let socket = SockRef::from(stream);
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_notsent_lowat(UNSENT)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))
 }
 
 /// Asks the service, and tells that it was asked.

@@ -1,7 +1,15 @@
 //! Clients that take their time, or more.
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Empty;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
 use crate::gateway::{Gateway, OPEN};
 use crate::upstream::{HELLO, Upstream, answering};
+use crate::wire::soon;
 
 #[tokio::test]
 async fn a_head_that_does_not_come_is_not_waited_for() {
@@ -107,6 +115,33 @@ async fn a_client_that_does_not_read_is_not_waited_for() {
     let piece = vec![b'x'; 1 << 20];
     while wire.try_send(&piece).await.is_ok() {}
     gateway.metric_becomes("gateway_connections_open", 0.0).await;
+}
+
+#[tokio::test]
+async fn nor_is_one_that_takes_nothing_of_it_by_http_2() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(OPEN, &upstream, &["--idle-timeout", "500ms"]);
+    let stream = TokioIo::new(TcpStream::connect(gateway.address).await.unwrap());
+    let (mut client, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+    tokio::spawn(connection);
+    let request = Request::get("http://x/").body(Empty::<Bytes>::new()).unwrap();
+    let (response, (mut wire, _)) = tokio::join!(
+        async {
+            let response = soon(client.send_request(request)).await.unwrap();
+            assert_eq!(response.status(), 200);
+            response
+        },
+        async {
+            let (mut wire, head) = upstream.request().await;
+            wire.send("HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n").await;
+            (wire, head)
+        }
+    );
+    // The connection is alive and answers pings, but of this nothing is read.
+    let piece = vec![b'x'; 1 << 20];
+    while wire.try_send(&piece).await.is_ok() {}
+    gateway.metric_becomes("gateway_connections_open", 0.0).await;
+    drop(response);
 }
 
 #[tokio::test]
