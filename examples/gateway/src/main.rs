@@ -33,7 +33,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use tokio::net::TcpListener;
 use tollgate::{MemoryStore, RateLimitLayer, Store};
-use tollgate_rules::RuleFile;
+use tollgate_rules::{FileSource, Loaded};
 use tower::Layer;
 use tracing::{info, warn};
 use tracing_subscriber::layer::SubscriberExt;
@@ -68,18 +68,22 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         // As clap does for all else: with the usage, and 2.
         Args::command().error(ErrorKind::ValueValidation, error).exit()
     });
-    let rules = rules::load(&args.rules)?;
+    let rules = rules::load(&args.rules).await?;
     match servers {
         Some(servers) => {
             let store = store::redis(servers, &args).await?;
-            serve(&args, &rules, store).await
+            serve(&args, rules, store).await
         }
-        None => serve(&args, &rules, MemoryStore::new()).await,
+        None => serve(&args, rules, MemoryStore::new()).await,
     }
 }
 
-async fn serve<S: Store>(args: &Args, rules: &RuleFile, store: S) -> Result<(), Box<dyn Error>> {
+async fn serve<S: Store>(args: &Args, rules: Loaded<FileSource>, store: S) -> Result<(), Box<dyn Error>> {
+    // Before there is anything to count.
+    let metrics =
+        args.metrics.map(|address| metrics::install().map(|metrics| (address, metrics))).transpose()?;
     let limiter = rules.limiter().store(store).build()?;
+    let layer = rules.layer().apply(RateLimitLayer::new(limiter.clone()));
     let shutdown = Shutdown::default();
     let proxy = Proxy {
         client: upstream::client(args)?,
@@ -105,20 +109,16 @@ async fn serve<S: Store>(args: &Args, rules: &RuleFile, store: S) -> Result<(), 
     let mut ending = Ending::listen()?;
     let listener = listen("--listen", args.listen).await?;
     say("listening", listener.local_addr()?);
-    if let Some(address) = args.metrics {
-        let admin = Admin {
-            metrics: metrics::install()?,
-            rules: rules::Status::new(rules),
-            shutdown: shutdown.clone(),
-        };
+    let rules = rules::Status::follow(rules, &limiter)?;
+    if let Some((address, metrics)) = metrics {
+        let admin = Admin { metrics, rules: rules.clone(), shutdown: shutdown.clone() };
         let listener = listen("--metrics", address).await?;
         say("metrics", listener.local_addr()?);
         tokio::spawn(admin.serve(listener));
     }
-    info!(upstream = %args.upstream, rules = rules.rules().len(), redis = args.redis.is_some(), "started");
+    info!(upstream = %args.upstream, redis = args.redis.is_some(), "started");
 
-    let service = rules.layer().apply(RateLimitLayer::new(limiter.clone())).layer(proxy.service());
-    let accepting = tokio::spawn(listening.serve(listener, service));
+    let accepting = tokio::spawn(listening.serve(listener, layer.layer(proxy.service())));
     let signal = ending.next().await;
     info!(signal, grace = ?args.grace, "ending");
     shutdown.drain();
@@ -134,6 +134,8 @@ async fn serve<S: Store>(args: &Args, rules: &RuleFile, store: S) -> Result<(), 
     } else {
         warn!("ended, and cut off what was still under way");
     }
+    // Until here the rules have followed their file.
+    drop(rules);
     Ok(())
 }
 

@@ -1,36 +1,75 @@
-//! The rules in force.
+//! The rules in force, and how they change.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::json;
-use tollgate_rules::{Registry, RuleFile, RuleFileError};
+use serde_json::{Value, json};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tollgate::{Limiter, Store};
+use tollgate_rules::{FileSource, Loaded, ReloadError, ReloadHandle, ReloadStatus, Reloader};
+use tracing::info;
 
 /// Reads the file.
 ///
 /// # Errors
 ///
 /// When it cannot be read or makes no sense.
-pub(crate) fn load(path: &Path) -> Result<RuleFile, RuleFileError> {
+pub(crate) async fn load(path: &Path) -> Result<Loaded<FileSource>, ReloadError> {
     // Nothing is registered: a file that refers to a name is told so.
-    RuleFile::load(path, &Registry::new())
+    Reloader::new(FileSource::new(path)).load().await
 }
 
-/// Which rules are in force.
+/// Which rules are in force. They follow the file for as long as anybody has this.
 #[derive(Clone, Debug)]
-pub(crate) struct Status(Arc<State>);
-
-#[derive(Debug)]
-struct State {
-    rules: usize,
-}
+pub(crate) struct Status(Arc<ReloadHandle>);
 
 impl Status {
-    pub(crate) fn new(file: &RuleFile) -> Self {
-        Self(Arc::new(State { rules: file.rules().len() }))
+    /// Lets the rules of a limiter follow the file, and has the file read again on SIGHUP.
+    ///
+    /// # Errors
+    ///
+    /// When the system does not let it listen for the signal.
+    pub(crate) fn follow<S: Store>(
+        loaded: Loaded<FileSource>,
+        limiter: &Limiter<S>,
+    ) -> std::io::Result<Self> {
+        let hangups = signal(SignalKind::hangup())?;
+        let status = Self(Arc::new(loaded.start(limiter)));
+        tokio::spawn(status.clone().reload_on(hangups));
+        Ok(status)
+    }
+
+    async fn reload_on(self, mut hangups: Signal) {
+        while hangups.recv().await.is_some() {
+            let status = self.0.reload().await;
+            info!(
+                version = status.version(),
+                is_good = status.problem().is_none(),
+                "SIGHUP: the rules were read"
+            );
+        }
     }
 
     pub(crate) fn to_json(&self) -> String {
-        json!({ "version": 1, "rules": self.0.rules, "error": null }).to_string()
+        shown(&self.0.status()).to_string()
     }
+}
+
+fn shown(status: &ReloadStatus) -> Value {
+    let problem = status.problem();
+    json!({
+        "version": status.version(),
+        "rules": status.rules(),
+        "since": seconds(status.since()),
+        "read_at": status.read_at().map(seconds),
+        "error": problem.map(|problem| problem.error().to_string()),
+        "error_since": problem.map(|problem| seconds(problem.since())),
+        "needs_restart": status.needs_restart(),
+    })
+}
+
+/// In Unix time. What was before that was at no time.
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

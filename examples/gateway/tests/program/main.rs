@@ -8,6 +8,7 @@ mod forwarding;
 mod gateway;
 mod limits;
 mod metrics;
+mod reloads;
 mod slow_clients;
 mod targets;
 mod tls;
