@@ -52,7 +52,7 @@ pub(crate) fn failed(source: &'static str, in_force: &str, error: &ReloadError) 
             tracing::error!(source, in_force, refused, %error, "rules are refused, and those before stay in force");
         }
         None => {
-            tracing::warn!(source, in_force, %error, "rules cannot be read, and those before stay in force")
+            tracing::warn!(source, in_force, %error, "rules cannot be read, and those before stay in force");
         }
     }
 }
