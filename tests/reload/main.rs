@@ -5,3 +5,5 @@ mod postgres;
 mod redis;
 mod reloading;
 mod support;
+mod told;
+mod whole;

@@ -1,5 +1,7 @@
 //! A limiter whose rules come from a source, and what is asked of it.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use tollgate::Limiter;
@@ -18,6 +20,13 @@ pub(crate) fn rules(limit: u32) -> String {
 /// A text that is refused: the second of its rules makes no sense.
 pub(crate) fn wrong_rules() -> String {
     format!("{}\n[[rules]]\nname = \"login\"\nquota = \"5/minuet\"\n", rules(1))
+}
+
+/// Writes as editors do: under another name, and then in the place of the file. Nobody sees half of it.
+pub(crate) fn rename_over(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, text).expect("it is written");
+    fs::rename(&beside, path).expect("it is renamed");
 }
 
 /// A limiter with rules that are reloaded.
