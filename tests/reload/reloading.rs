@@ -33,7 +33,7 @@ impl Source for Handed {
 
     async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
