@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tollgate_rules::{Format, RedisSource, Reloader};
-use tollgate_servers::{Cluster, RedisServer};
+use tollgate_servers::{Cluster, RedisServer, Replication};
 
 use crate::support::{NEVER, Reloaded, problem, rules, wrong_rules};
 
@@ -240,6 +240,16 @@ async fn in_a_cluster_any_node_will_do() {
     for node in &nodes {
         node.until_limit(20).await;
     }
+}
+
+#[tokio::test]
+async fn a_replica_has_the_key_and_hears_of_it() {
+    let servers = Replication::start(1).expect("they start");
+    publish(servers.master(), &rules(10)).await;
+    servers.wait_until_in_sync().unwrap();
+    let reloaded = Reloaded::start(listening(&servers.replicas()[0])).await;
+    publish(servers.master(), &rules(20)).await;
+    reloaded.until_limit(20).await;
 }
 
 #[tokio::test]

@@ -94,12 +94,12 @@ impl<S: Source> Reloader<S> {
     pub async fn load(self) -> Result<Loaded<S>, ReloadError> {
         let Self { mut source, reader, last_good } = self;
         let (reader, last_good) = (Arc::new(reader), last_good.map(LastGood::new));
-        let read = match source.read().await {
+        let found = source.read().await;
+        let read_at = found.is_ok().then(SystemTime::now);
+        let read = match found {
             Ok(document) => reader.read(document.clone()).await.map(|set| (set, document)),
             Err(error) => Err(ReloadError::unread(error)),
         };
-        let read_at =
-            read.as_ref().map_or_else(ReloadError::refused_version, |_| Some("")).map(|_| SystemTime::now());
         let (set, problem) = match (read, &last_good) {
             (Ok((set, document)), Some(last_good)) => {
                 last_good.keep(document).await;

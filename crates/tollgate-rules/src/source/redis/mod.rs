@@ -42,10 +42,13 @@ const PUBLISH: &str = include_str!("publish.lua");
 ///
 /// # What Redis has to allow
 ///
-/// It is asked in RESP3, which all versions from 6 on speak. A user needs `HMGET` on the key and `SUBSCRIBE` on the channel: `ACL SETUSER gateway on >… ~tollgate:rules
-/// &tollgate:rules +hmget +subscribe`. Who publishes needs `EVAL`, `HINCRBY`, `HSET` and `PUBLISH`. In a cluster the address
-/// is that of any node. TLS (`rediss://`) is there if a TLS feature of the crate `redis` is, as by `tls-rustls` of
-/// `tollgate-redis`.
+/// It is asked in RESP3, which all versions from 6 on speak. A user needs `HMGET` on the key and `SUBSCRIBE` on the channel:
+/// `ACL SETUSER gateway on >… ~tollgate:rules &tollgate:rules +hmget +subscribe`. Who publishes needs `EVAL`, `HINCRBY`,
+/// `HSET` and `PUBLISH`.
+///
+/// In a cluster the address is that of any node. Sentinels are not asked: where a master can be replaced, the address is one
+/// that leads to the new one, or that of a replica, which has the key and hears what is published as well.
+/// TLS (`rediss://`) is there if a TLS feature of the crate `redis` is, as by `tls-rustls` of `tollgate-redis`.
 #[must_use]
 pub struct RedisSource {
     server: Server,
