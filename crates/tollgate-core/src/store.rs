@@ -2,6 +2,7 @@
 
 use std::future::{Future, IntoFuture, Ready};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
@@ -75,8 +76,25 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Like that of [`refund`](Self::refund), the call itself hands it over.
     fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Which store this is; `None`, as by default, if it cannot tell. So it is found out that two limiters share one.
+    fn id(&self) -> Option<StoreId> {
+        None
+    }
+
     /// Forgets all that was charged to a key under a rule.
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+/// Tells stores apart: clones of one have the same, and two that are alive at the same time have different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreId(usize);
+
+impl StoreId {
+    /// That of a store whose clones share this.
+    #[must_use]
+    pub fn of<T>(shared: &Arc<T>) -> Self {
+        Self(Arc::as_ptr(shared).addr())
+    }
 }
 
 /// A store's answer to a charge: at once, or later.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tollgate_core::{
-    Answer, Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, Timestamp,
+    Answer, Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, StoreId, Timestamp,
 };
 
 use crate::breaker::{Breaker, BreakerState};
@@ -262,6 +262,10 @@ impl Store for RedisStore {
             let what = What::Debit { quota: *charge.quota, cost: charge.cost, receipt: *receipt };
             Settlement { counter, what }
         })))
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(StoreId::of(&self.inner))
     }
 
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {

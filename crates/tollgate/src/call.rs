@@ -100,7 +100,9 @@ where
             return gate.go_on(inner, request, &rules, asked);
         }
         rule.watch.admitted(&outcome);
-        gate.limiter.glance(at);
+        if gate.limiter.watch().is_due(at) {
+            gate.look_around(&mut request, &rules, [number], at);
+        }
         if gate.expose_decision {
             expose(request.extensions_mut(), || Decision::one(at, rule.name, outcome));
         }
@@ -140,10 +142,16 @@ impl<S: Store, R> Gate<S, R> {
     {
         let (plan, answer) = match asked {
             Asked::Answered { rule, at, outcome, .. } if !outcome.is_admitted() => {
+                if self.limiter.watch().is_due(at) {
+                    self.look_around_denied(&request, rules, [rule], at);
+                }
                 let rule = rules.rule(rule);
                 return ResponseFuture::answer(self.deny_one(&request, rule, at, outcome));
             }
             Asked::Answered { rule, at, outcome, .. } if !outcome.is_delayed() => {
+                if self.limiter.watch().is_due(at) {
+                    self.look_around(&mut request, rules, [rule], at);
+                }
                 let told = self.tell_one(&mut request, rules.rule(rule), at, outcome);
                 return ResponseFuture::forward(inner.call(request), told);
             }
@@ -229,6 +237,7 @@ impl<S: Store, R> Gate<S, R> {
     where
         I: Service<Request<A>, Response = Response<B>>,
     {
+        self.limiter.passed_by();
         self.settle_nothing(&mut request, rules);
         ResponseFuture::forward(inner.call(request), Told::NOTHING)
     }

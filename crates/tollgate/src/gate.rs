@@ -10,7 +10,7 @@ use crate::RequestHead;
 use crate::headers::{HeaderFields, Lines, Trio};
 use crate::hold::{Held, Patience, Ticket};
 use crate::limiter::{Fallback, Limiter, Plan, ShadowReport};
-use crate::observe::{self, How, Said};
+use crate::observe::{self, How, Said, Sight};
 use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice, Rules};
 use crate::settle::{Account, Limits};
@@ -47,6 +47,37 @@ impl<S: Store, R> Gate<S, R> {
             && RequestHead::from(request).is_preflight()
     }
 
+    /// Looks around with a request that goes on, and that these rules have counted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look_around<A>(
+        &self,
+        request: &mut Request<A>,
+        rules: &Rules,
+        asked: impl IntoIterator<Item = usize>,
+        at: Timestamp,
+    ) {
+        // What is marked are its extensions, and what is looked at is the rest.
+        let mut extensions = std::mem::take(request.extensions_mut());
+        let sight = Sight { headers: request.headers(), rules, asked: asked.into_iter().collect() };
+        self.limiter.look_around_and_mark(at, &sight, &mut extensions);
+        *request.extensions_mut() = extensions;
+    }
+
+    /// The same with one that is denied.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look_around_denied<A>(
+        &self,
+        request: &Request<A>,
+        rules: &Rules,
+        asked: impl IntoIterator<Item = usize>,
+        at: Timestamp,
+    ) {
+        let sight = Sight { headers: request.headers(), rules, asked: asked.into_iter().collect() };
+        self.limiter.look_around_with(at, &sight);
+    }
+
     /// What becomes of a request, having asked the store.
     #[inline(always)]
     pub(crate) fn judge<A, B>(
@@ -80,7 +111,10 @@ impl<S: Store, R> Gate<S, R> {
             [] => self.tell(decision, policies(plan), account),
             _ => self.tell_and_shadow(decision, plan, account),
         };
-        self.limiter.glance(decision.at());
+        if self.limiter.watch().is_due(decision.at()) {
+            let asked = plan.entries().iter().map(|planned| planned.rule);
+            self.look_around(request, plan.rules(), asked, decision.at());
+        }
         if decision.is_delayed() {
             self.hold(request, plan, Held::new(decision, false), told)
         } else {
@@ -203,7 +237,10 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         observe::decided(plan, &decision, How::AtOnce);
-        self.limiter.glance(decision.at());
+        if self.limiter.watch().is_due(decision.at()) {
+            let asked = plan.entries().iter().map(|planned| planned.rule);
+            self.look_around_denied(request, plan.rules(), asked, decision.at());
+        }
         self.deny(request, decision, policies(plan))
     }
 
@@ -291,7 +328,6 @@ impl<S: Store, R> Gate<S, R> {
         outcome: Outcome,
     ) -> Told {
         rule.watch.admitted(&outcome);
-        self.limiter.glance(at);
         let (decision, shown) = (Decision::one(at, rule.name, outcome), self.shown());
         if shown.exposed {
             expose(request.extensions_mut(), || decision.clone());
@@ -318,7 +354,6 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         rule.watch.denied(at, &outcome);
-        self.limiter.glance(at);
         let policy = std::iter::once_with(|| rule.policy(&QuotaChoice::Own(0)));
         self.deny(request, Decision::one(at, rule.name, outcome), policy)
     }

@@ -21,7 +21,7 @@ use self::locked::Locked;
 use self::shard::Shard;
 use self::turn::Turns;
 use crate::{
-    Answer, Charge, Clock, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError,
+    Answer, Charge, Clock, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, StoreId,
     SystemClock, Timestamp,
 };
 
@@ -249,6 +249,10 @@ impl<C: Clock> Store for MemoryStore<C> {
             self.sweep_if_due(now);
         }
         ready(Ok(()))
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        Some(StoreId::of(&self.inner))
     }
 
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {

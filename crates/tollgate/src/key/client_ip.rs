@@ -11,7 +11,7 @@ use super::{Extracted, KeyExtractor};
 use crate::RequestHead;
 use crate::error::ConfigError;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Which proxies are believed, and what they say.
 ///

@@ -24,6 +24,11 @@ impl KeySource {
         }
     }
 
+    /// Whether it is the address of the peer, and nothing else.
+    pub(crate) const fn is_peer(&self) -> bool {
+        matches!(self, Self::Peer(_))
+    }
+
     /// The key of a request with this head, which few keys look at.
     #[inline(always)]
     pub(crate) fn extract<'a>(

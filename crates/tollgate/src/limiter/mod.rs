@@ -17,7 +17,7 @@ pub(crate) use self::plan::{Plan, Planned, Planner, Planning};
 pub(crate) use self::shadow::ShadowReport;
 use crate::error::{ConfigError, LimiterError};
 use crate::hold::Room;
-use crate::observe::LimiterWatch;
+use crate::observe::{HasRules, LimiterWatch};
 use crate::rule::{Rule, RuleSet, Rules};
 
 /// Rules, and a store that counts for them.
@@ -149,7 +149,9 @@ impl<S: Store> Limiter<S> {
     /// See [`RuleSet`] for an example.
     pub fn swap(&self, rules: RuleSet) -> RuleSet {
         self.inner.make_local_store_for(&rules);
-        self.inner.rules.swap(rules.into()).into()
+        let before = self.inner.rules.swap(rules.into()).into();
+        self.look_for_clashes();
+        before
     }
 
     /// The rules in force.
@@ -173,6 +175,16 @@ impl<S: Store> Limiter<S> {
 
     pub(crate) fn room(&self) -> &Arc<Room> {
         &self.inner.room
+    }
+
+    /// What its clones share.
+    pub(crate) fn shared(&self) -> Arc<dyn HasRules> {
+        Arc::<Inner<S>>::clone(&self.inner)
+    }
+
+    /// Tells it from all others.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.inner).addr()
     }
 
     #[inline(always)]
@@ -213,6 +225,12 @@ impl<S> Inner<S> {
                 }
             });
         }
+    }
+}
+
+impl<S: Store> HasRules for Inner<S> {
+    fn rules_in_force(&self) -> Arc<Rules> {
+        self.rules.load_full()
     }
 }
 
@@ -323,6 +341,9 @@ impl<S: Store> LimiterBuilder<S> {
             watch: LimiterWatch::new(),
         };
         inner.make_local_store_for(&rules);
-        Ok(Limiter { inner: Arc::new(inner) })
+        let limiter = Limiter { inner: Arc::new(inner) };
+        limiter.look_for_clashes();
+        limiter.enlist();
+        Ok(limiter)
     }
 }

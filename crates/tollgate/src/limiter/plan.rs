@@ -188,6 +188,9 @@ impl<'a> Planner<'a> {
         let Self { rules, plan, pending } = self;
         let rule = rules.rule(number);
         let cost = rule.cost(|| *head);
+        if matches!(key, Extracted::Missing) && rule.key.is_peer() {
+            rules.watch.no_peer(rule.name);
+        }
         // What is known is planned at once, unless it has to wait for what came before it: the charges
         // are in the order of the rules.
         let (key, tier) = match (&rule.tier_lookup, key) {

@@ -7,6 +7,7 @@ use tracing::{Level, enabled, info, warn};
 
 use super::Said;
 use super::sample::Sample;
+use crate::hint::Hint;
 use crate::rule::Role;
 
 const TARGET: &str = "tollgate";
@@ -80,4 +81,9 @@ impl OfRule {
             warn!(target: TARGET, rule = rule.as_str(), suppressed, "nobody else can wait");
         }
     }
+}
+
+pub(super) fn hinted(hint: &Hint) {
+    let (code, page) = (hint.code().as_str(), hint.code().page());
+    warn!(target: TARGET, code, page, "{}", hint.message());
 }

@@ -2,27 +2,76 @@
 
 #[cfg(feature = "metrics")]
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use http::{Extensions, HeaderMap};
+use smallvec::SmallVec;
 #[cfg(feature = "metrics")]
 use tollgate_core::{ManualClock, MemoryStore, SystemClock};
-use tollgate_core::{Store, Timestamp};
-
-use crate::limiter::Limiter;
+use tollgate_core::{RuleName, Store, Timestamp};
 
 #[cfg(feature = "metrics")]
 use super::metrics::{Figures, OfStores};
+use super::now;
+use crate::hint::{Hint, HintCode, Hints};
+use crate::key::X_FORWARDED_FOR;
+use crate::limiter::Limiter;
+use crate::rule::Rules;
 
 /// How often it is looked around, in microseconds.
 const PAUSE: u64 = 1_000_000;
+/// After how long a rule should have matched something.
+const A_WHILE: Duration = Duration::from_secs(3_600);
+/// Of how many requests that no rule matches one looks around.
+const PASSED_BY: u32 = 1_024;
 
-/// What is seen of a limiter. Requests look around in passing, one in a second: there is no task.
+/// What is seen of a limiter. Requests look around in passing, one or two in a second: there is no task.
 #[derive(Debug)]
 pub(crate) struct LimiterWatch {
     /// When it was last looked around.
     last: AtomicU64,
+    /// Whether a request has been marked, which may come by again.
+    has_marked: AtomicBool,
+    pub(crate) hints: Hints,
     #[cfg(feature = "metrics")]
     stores: OfStores,
+}
+
+/// What is seen of a set of rules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SetWatch {
+    /// Since when, as far as is known, it is in force.
+    since: OnceLock<Timestamp>,
+    /// Whether it was looked for rules that match nothing.
+    is_looked_through: OnceLock<()>,
+    /// A rule that wants the address of the peer, and did not find it.
+    lacks_peer: OnceLock<RuleName>,
+}
+
+impl SetWatch {
+    /// A request has not got the address of the peer, which the rule wants.
+    #[cold]
+    pub(crate) fn no_peer(&self, rule: RuleName) {
+        self.lacks_peer.get_or_init(|| rule);
+    }
+}
+
+/// A request, and which rules count it.
+pub(crate) struct Sight<'a> {
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) rules: &'a Rules,
+    pub(crate) asked: SmallVec<[usize; 4]>,
+}
+
+/// In the extensions of a request that has come by.
+#[derive(Clone, Debug)]
+struct Mark {
+    /// At which limiter.
+    limiter: usize,
+    rules: SmallVec<[RuleName; 4]>,
 }
 
 impl LimiterWatch {
@@ -30,6 +79,8 @@ impl LimiterWatch {
         Self {
             // As far from any time as can be, so that the first request looks.
             last: AtomicU64::new(1 << 63),
+            has_marked: AtomicBool::new(false),
+            hints: Hints::default(),
             #[cfg(feature = "metrics")]
             stores: OfStores::default(),
         }
@@ -42,15 +93,23 @@ impl LimiterWatch {
         at.as_micros().wrapping_sub(self.last.load(Ordering::Relaxed)) >= PAUSE
     }
 
-    /// Whether it is this one's turn to look around.
-    fn take(&self, at: Timestamp) -> bool {
+    /// Whether it is this one's turn to look around. The next one has its turn after the pause, or `at_once`.
+    fn take(&self, at: Timestamp, at_once: bool) -> bool {
         let last = self.last.load(Ordering::Relaxed);
+        let next = if at_once { at.as_micros().wrapping_sub(PAUSE) } else { at.as_micros() };
         at.as_micros().wrapping_sub(last) >= PAUSE
-            && self.last.compare_exchange(last, at.as_micros(), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self.last.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }
 
 impl<S: Store> Limiter<S> {
+    /// What there is to mend, as far as has been seen. See [`guide::hints`](crate::guide::hints).
+    #[must_use]
+    pub fn hints(&self) -> Vec<Hint> {
+        self.look_at_rules(None);
+        self.watch().hints.said()
+    }
+
     /// Looks around, if it is time.
     #[inline]
     pub(crate) fn glance(&self, at: Timestamp) {
@@ -59,13 +118,117 @@ impl<S: Store> Limiter<S> {
         }
     }
 
+    /// The same for a request that no rule counts, of which nobody has told the time.
+    #[inline]
+    pub(crate) fn passed_by(&self) {
+        thread_local!(static PASSED: Cell<u32> = const { Cell::new(0) });
+        let passed = PASSED.get().wrapping_add(1);
+        PASSED.set(passed);
+        if passed % PASSED_BY == 0 {
+            self.glance(now());
+        }
+    }
+
     #[cold]
     pub(crate) fn look_around(&self, at: Timestamp) {
-        if !self.watch().take(at) {
+        if self.watch().take(at, false) {
+            self.look(at);
+        }
+    }
+
+    /// The same, with a request that is denied.
+    #[cold]
+    pub(crate) fn look_around_with(&self, at: Timestamp, sight: &Sight<'_>) {
+        if self.watch().take(at, false) {
+            self.look(at);
+            self.look_at_fields(sight);
+        }
+    }
+
+    /// The same, with a request that goes on.
+    ///
+    /// One that comes by twice is found so: one request is marked, and the one that looks next, which is most likely the same
+    /// within another layer if there is one, looks for the mark.
+    #[cold]
+    pub(crate) fn look_around_and_mark(&self, at: Timestamp, sight: &Sight<'_>, extensions: &mut Extensions) {
+        let watch = self.watch();
+        let (has_marked, is_over) =
+            (watch.has_marked.load(Ordering::Relaxed), watch.hints.is_said(HintCode::CountedTwice));
+        if !watch.take(at, !has_marked && !is_over) {
             return;
         }
+        watch.has_marked.store(!has_marked && !is_over, Ordering::Relaxed);
+        let names = || sight.asked.iter().map(|number| sight.rules.rule(*number).name);
+        if has_marked {
+            let mark = extensions.get::<Mark>().filter(|mark| mark.limiter == self.address());
+            if let Some(twice) = mark.and_then(|mark| names().find(|name| mark.rules.contains(name))) {
+                let message = format!(
+                    "a request was counted twice under the rule `{twice}`, by a layer within another of the same limiter"
+                );
+                watch.hints.say(HintCode::CountedTwice, message);
+            }
+            return;
+        }
+        self.look(at);
+        self.look_at_fields(sight);
+        if !is_over {
+            extensions.insert(Mark { limiter: self.address(), rules: names().collect() });
+        }
+    }
+
+    fn look(&self, at: Timestamp) {
         #[cfg(feature = "metrics")]
         self.watch().stores.publish(figures(self.store()), self.local_store().map(Figures::of));
+        self.look_at_rules(Some(at));
+    }
+
+    /// Whether all rules are of use, and find what they want.
+    fn look_at_rules(&self, at: Option<Timestamp>) {
+        let (hints, rules) = (&self.watch().hints, self.rules());
+        if let (Some(rule), false) = (rules.watch.lacks_peer.get(), hints.is_said(HintCode::NoPeer)) {
+            let message =
+                format!("the rule `{rule}` counts by the address of the peer, and a request has none");
+            hints.say(HintCode::NoPeer, message);
+        }
+        let since = at.map(|at| (at, *rules.watch.since.get_or_init(|| at)));
+        let is_old = since.is_some_and(|(at, since)| at.saturating_since(since) >= A_WHILE);
+        // Once for each set: there may be many rules.
+        if is_old && rules.watch.is_looked_through.set(()).is_ok() {
+            let idle: Vec<&str> = rules
+                .iter()
+                .filter(|rule| !rule.watch.has_matched())
+                .map(|rule| rule.name.as_str())
+                .collect();
+            if let [first, ..] = &*idle {
+                let others = match idle.len() {
+                    1 => String::new(),
+                    more => format!(", nor have {} others", more - 1),
+                };
+                let message = format!("the rule `{first}` has matched nothing for an hour{others}");
+                hints.say(HintCode::NeverMatched, message);
+            }
+        }
+    }
+
+    /// Whether a proxy speaks that nobody trusts.
+    fn look_at_fields(&self, sight: &Sight<'_>) {
+        let hints = &self.watch().hints;
+        if hints.is_said(HintCode::NoTrustedProxy) {
+            return;
+        }
+        let rules = sight.asked.iter().map(|number| sight.rules.rule(*number));
+        let by_peer = rules.into_iter().find(|rule| rule.key.is_peer());
+        let field = [X_FORWARDED_FOR, http::header::FORWARDED]
+            .into_iter()
+            .find(|field| sight.headers.contains_key(field));
+        if let (Some(rule), Some(field)) = (by_peer, field) {
+            let message = format!(
+                "the rule `{}` counts by the address of the peer, and a request came with `{field}`: if there is a \
+                 proxy, all its clients are one",
+                rule.name
+            );
+            hints.say(HintCode::NoTrustedProxy, message);
+        }
     }
 }
 

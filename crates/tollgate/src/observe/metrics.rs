@@ -10,6 +10,7 @@ use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, g
 use tollgate_core::{Clock, MemoryStore, Outcome, RuleName};
 
 use super::{Said, Settled};
+use crate::hint::HintCode;
 use crate::rule::Role;
 
 const DECISIONS: &str = "tollgate_decisions_total";
@@ -20,7 +21,10 @@ const KEYS: &str = "tollgate_keys";
 const EVICTIONS: &str = "tollgate_evictions_total";
 const EXPIRATIONS: &str = "tollgate_expirations_total";
 
+const HINTS: &str = "tollgate_hints_total";
+
 fn describe() {
+    describe_counter!(HINTS, Unit::Count, "Signs of misuse, by code.");
     describe_counter!(DECISIONS, Unit::Count, "What rules said, by rule, mode and outcome.");
     describe_counter!(NEAR_LIMIT, Unit::Count, "Admitted with less than a tenth of the quota left, by rule.");
     describe_counter!(
@@ -125,6 +129,10 @@ impl Counters {
 
 fn decisions(rule: RuleName, role: Role, said: Said) -> Counter {
     counter!(DECISIONS, "rule" => rule.as_str(), "mode" => role.as_str(), "outcome" => said.as_str())
+}
+
+pub(super) fn hinted(code: HintCode) {
+    counter!(HINTS, "code" => code.as_str()).increment(1);
 }
 
 /// Somebody who waits. What was added is taken away where it was added.

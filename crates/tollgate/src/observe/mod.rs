@@ -10,14 +10,16 @@ mod limiter;
 mod metrics;
 #[cfg(feature = "tracing")]
 mod sample;
+mod shared;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(feature = "tracing")]
 use std::time::SystemTime;
 
 use tollgate_core::{Decision, Outcome, RuleName, StoreError, Timestamp};
 
-pub(crate) use self::limiter::LimiterWatch;
+pub(crate) use self::limiter::{LimiterWatch, SetWatch, Sight};
+pub(crate) use self::shared::HasRules;
+use crate::hint::Hint;
 use crate::limiter::{Plan, Planned};
 use crate::rule::{Compiled, Role};
 
@@ -117,6 +119,10 @@ impl RuleWatch {
         if !self.has_matched.load(Ordering::Relaxed) {
             self.has_matched.store(true, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn has_matched(&self) -> bool {
+        self.has_matched.load(Ordering::Relaxed)
     }
 
     /// One that the rule, which is enforced, admits at once.
@@ -269,10 +275,18 @@ fn rule<'a>(plan: &'a Plan, planned: &Planned) -> &'a Compiled {
 }
 
 /// The time, where no store has told it.
-#[cfg(feature = "tracing")]
 fn now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::UNIX_EPOCH.saturating_add(since_epoch)
+}
+
+/// Something looks like misuse.
+pub(crate) fn hinted(hint: &Hint) {
+    #[cfg(feature = "metrics")]
+    metrics::hinted(hint.code());
+    #[cfg(feature = "tracing")]
+    events::hinted(hint);
+    let _ = hint;
 }
 
 /// Somebody is in the waiting room for as long as this lives.

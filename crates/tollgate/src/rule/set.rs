@@ -16,7 +16,7 @@ use crate::failure::FailurePolicy;
 use crate::headers::ietf;
 use crate::key::KeySource;
 use crate::limiter::Planned;
-use crate::observe::RuleWatch;
+use crate::observe::{RuleWatch, SetWatch};
 use crate::response_head::ResponseHead;
 use crate::settle::Settle;
 
@@ -24,6 +24,7 @@ use crate::settle::Settle;
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) version: Option<String>,
+    pub(crate) watch: SetWatch,
     rules: Vec<Compiled>,
     /// The number of each rule, by its name.
     numbers: Map<&'static str, usize>,
@@ -126,8 +127,15 @@ impl Rules {
             compiled.push(rule);
         }
         let is_settled = compiled.iter().any(Compiled::is_settled);
-        let mut set =
-            Self { version: None, rules: compiled, numbers, index, is_one_plain: false, is_settled };
+        let mut set = Self {
+            version: None,
+            watch: SetWatch::default(),
+            rules: compiled,
+            numbers,
+            index,
+            is_one_plain: false,
+            is_settled,
+        };
         set.is_one_plain = set.rules.len() == 1 && set.index.everywhere() == Some(&[0]) && set.is_plain(0);
         Ok(set)
     }

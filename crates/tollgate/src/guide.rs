@@ -1,0 +1,7 @@
+//! Pages for whoever runs it.
+
+#[doc = include_str!("../docs/hints.md")]
+pub mod hints {}
+
+#[doc = include_str!("../docs/metrics.md")]
+pub mod metrics {}
