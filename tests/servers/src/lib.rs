@@ -36,6 +36,7 @@ mod error;
 mod ports;
 mod postgres;
 mod process;
+mod prometheus;
 mod proxy;
 mod replication;
 
@@ -48,6 +49,7 @@ pub use self::{
     cluster::Cluster,
     error::{Error, Result},
     postgres::PostgresServer,
+    prometheus::Prometheus,
     proxy::{Counts, Mode, Proxy},
     replication::Replication,
     sentinels::Sentinels,
