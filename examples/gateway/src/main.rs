@@ -91,6 +91,7 @@ async fn serve<S: Store>(args: &Args, rules: Loaded<FileSource>, store: S) -> Re
             upstream: args.upstream.clone(),
             host: args.host,
             trusted: args.trusted.clone(),
+            plain_paths: args.plain_paths,
         },
         timeouts: Timeouts {
             response: args.response_timeout,

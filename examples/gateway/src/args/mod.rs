@@ -60,6 +60,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WHICH", default_value = "pass")]
     pub(crate) host: Host,
 
+    /// Refuses paths that an upstream may read as others: //a, /./a, /%61, /a%2Fb, /a;b
+    #[arg(long)]
+    pub(crate) plain_paths: bool,
+
     /// How long connecting to the upstream may take
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
     pub(crate) connect_timeout: Duration,

@@ -3,6 +3,7 @@
 mod hop_by_hop;
 mod offer;
 mod origin;
+mod plain;
 mod target;
 
 use std::net::IpAddr;
@@ -25,6 +26,8 @@ pub(crate) struct Forwarding {
     pub(crate) host: Host,
     /// Whose forwarding fields are believed.
     pub(crate) trusted: Vec<IpNet>,
+    /// Whether paths are refused that can be read in two ways.
+    pub(crate) plain_paths: bool,
 }
 
 impl Forwarding {
@@ -41,6 +44,9 @@ impl Forwarding {
         // A tunnel to wherever the client likes is what forward proxies are for.
         if head.method == Method::CONNECT {
             return Err(BadRequest::Connect);
+        }
+        if self.plain_paths && !plain::is_plain(head.uri.path()) {
+            return Err(BadRequest::Path);
         }
         let asked = target::host(head)?;
         let path = head.uri.path_and_query().cloned().ok_or(BadRequest::Target)?;
@@ -111,5 +117,7 @@ fn via(headers: &mut HeaderMap, version: Version) {
     }
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

@@ -13,6 +13,8 @@ pub(crate) enum BadRequest {
     Host,
     /// It is for nothing that there can be.
     Target,
+    /// Its path can be read in two ways, and that is not wanted.
+    Path,
     /// It wants a tunnel.
     Connect,
 }
@@ -20,7 +22,7 @@ pub(crate) enum BadRequest {
 impl BadRequest {
     pub(crate) const fn status(self) -> StatusCode {
         match self {
-            Self::Host | Self::Target => StatusCode::BAD_REQUEST,
+            Self::Host | Self::Target | Self::Path => StatusCode::BAD_REQUEST,
             Self::Connect => StatusCode::NOT_IMPLEMENTED,
         }
     }
@@ -31,6 +33,7 @@ impl fmt::Display for BadRequest {
         f.write_str(match self {
             Self::Host => "A request has one Host, and it is the name or address of a host.",
             Self::Target => "A request is for a path.",
+            Self::Path => "The path can be read in more than one way.",
             Self::Connect => "There are no tunnels through this gateway.",
         })
     }

@@ -11,6 +11,7 @@ fn forwarding() -> Forwarding {
         upstream: "http://upstream:9000".parse().unwrap(),
         host: Host::Pass,
         trusted: vec!["10.0.0.0/8".parse().unwrap()],
+        plain_paths: false,
     }
 }
 
@@ -234,6 +235,18 @@ fn a_request_has_one_host() {
     has(&head.headers, "host", &["upstream:9000"]);
     has(&head.headers, "x-forwarded-host", &[]);
     has(&head.headers, "via", &["1.0 gateway"]);
+}
+
+#[test]
+fn a_path_that_can_be_read_in_two_ways_is_refused_if_that_is_wanted() {
+    for (plain_paths, refused) in [(false, Ok(None)), (true, Err(BadRequest::Path))] {
+        let forwarding = Forwarding { plain_paths, ..forwarding() };
+        let mut head = head(&[]);
+        head.uri = "//login?a".parse().unwrap();
+        assert_eq!(forwarding.request(&mut head, PEER.parse().unwrap()), refused);
+        let mut head = Request::get("/login?a=//b").header("host", "a").body(()).unwrap().into_parts().0;
+        assert_eq!(forwarding.request(&mut head, PEER.parse().unwrap()), Ok(None));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,13 +32,20 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts one with these rules before this upstream.
     pub(crate) fn start(rules: &str, upstream: impl Display, args: &[&str]) -> Self {
-        let files = Files::new();
-        let rules = files.write("rules.toml", rules);
-        Self::run(&rules, &upstream.to_string(), args, files)
+        Self::run(Command::new(PATH), rules, &upstream.to_string(), args)
     }
 
-    fn run(rules: &Path, upstream: &str, args: &[&str], files: Files) -> Self {
-        let mut process = Command::new(PATH)
+    /// Starts one that may have no more than so many files open.
+    pub(crate) fn with_files(files: u32, rules: &str, upstream: impl Display, args: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), PATH]);
+        Self::run(command, rules, &upstream.to_string(), args)
+    }
+
+    fn run(mut command: Command, rules: &str, upstream: &str, args: &[&str]) -> Self {
+        let files = Files::new();
+        let rules = files.write("rules.toml", rules);
+        let mut process = command
             .args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--log", "debug"])
             .arg("--rules")
             .arg(rules)

@@ -160,3 +160,15 @@ async fn those_who_are_too_many_wait_until_others_have_gone() {
     drop(first);
     assert_eq!(third.answer().await.0.status(), 200);
 }
+
+#[tokio::test]
+async fn when_no_more_files_can_be_opened_it_goes_on_later() {
+    let gateway = Gateway::with_files(48, OPEN, answering(HELLO).await, &[]);
+    let mut clients = Vec::new();
+    for _ in 0..64 {
+        clients.push(gateway.connect().await);
+    }
+    gateway.logs("cannot accept a connection").await;
+    drop(clients);
+    assert_eq!(gateway.get("/").await.1, "hello\n");
+}

@@ -116,6 +116,22 @@ async fn what_makes_no_sense_goes_no_further() {
 }
 
 #[tokio::test]
+async fn paths_that_lead_past_a_rule_are_refused_if_that_is_wanted() {
+    let rules = "[[rules]]\nname = \"login\"\nmatch = \"/login\"\nquota = \"1/day\"\n";
+    let gateway = Gateway::start(rules, answering(HELLO).await, &["--plain-paths"]);
+    assert_eq!(gateway.get("/login?a=//b").await.0.status(), 200);
+    assert_eq!(gateway.get("/login").await.0.status(), 429);
+    // The layer knows this one.
+    assert_eq!(gateway.get("/%6Cogin").await.0.status(), 429);
+    for path in ["//login", "/./login", "/a/../login", "/login;a=b", "/a%2F..%2Flogin", "/%6Fther"] {
+        let (head, body) = gateway.get(path).await;
+        assert_eq!(head.status(), 400, "{path}");
+        assert!(body.contains("more than one way"), "{body}");
+    }
+    assert_eq!(gateway.get("/other").await.0.status(), 200);
+}
+
+#[tokio::test]
 async fn no_request_hides_in_another() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(OPEN, &upstream, &[]);
