@@ -3,6 +3,7 @@
 mod host;
 mod key;
 mod matching;
+mod mode;
 mod proxies;
 mod quota;
 mod rule;

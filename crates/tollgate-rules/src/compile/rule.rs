@@ -1,9 +1,10 @@
 //! One rule.
 
 use tollgate::core::RuleName;
-use tollgate::{FailurePolicy, MissingKey, Quota, Rule, Share, Tier};
+use tollgate::{FailurePolicy, MissingKey, Quota, Rule, Tier};
 
 use super::key::{self, unregistered};
+use super::mode::{candidates_of, mode_of, share};
 use super::quota::{duration, from_text, quota};
 use super::settle::settling_of;
 use super::{Context, host, matching};
@@ -39,6 +40,8 @@ pub(super) fn compile(table: &At<RuleTable>, context: &Context<'_>, scope: &Scop
     built = built.on_store_failure(failure);
     built = cost_of(rule, built, &allowances, failure, context, scope);
     built = settling_of(rule, built, context, scope);
+    built = mode_of(rule, built, scope);
+    built = candidates_of(rule, built, scope);
 
     if scope.found() > found_before || own.is_none() || name.is_none() {
         return None;
@@ -180,14 +183,8 @@ fn failure_of(rule: &RuleTable, scope: &Scope<'_>) -> FailurePolicy {
         Some(FailureSpec::Text(FailureWord::Deny)) => FailurePolicy::Deny,
         Some(FailureSpec::Table(table)) => {
             let Some(local) = table.local.get() else { return FailurePolicy::Allow };
-            match local.value.parse::<Share>() {
-                Ok(share) => FailurePolicy::Local(share),
-                Err(error) => {
-                    let scope = scope.field("on-store-failure").field("local");
-                    scope.problem(local.span.clone(), format!("`{}` is no share: {error}", local.value));
-                    FailurePolicy::Allow
-                }
-            }
+            share(local, &scope.field("on-store-failure").field("local"))
+                .map_or(FailurePolicy::Allow, FailurePolicy::Local)
         }
     }
 }

@@ -11,8 +11,8 @@ pub(crate) mod settle;
 
 pub(crate) use self::key::{ClientIpTable, KeyPart, KeyWord};
 pub(crate) use self::rule::{
-    AlgorithmWord, CostSpec, FailureSpec, FailureWord, MatchSpec, MatchTable, MissingKeyWord, QuotaSpec,
-    QuotaTable, RuleTable, TierSpec,
+    AlgorithmWord, CostSpec, FailureSpec, FailureWord, MatchSpec, MatchTable, MissingKeyWord, ModeSpec,
+    ModeWord, QuotaSpec, QuotaTable, RuleTable, TierSpec,
 };
 pub(crate) use self::set::{File, IetfWord, LayerTable, LimiterTable, ProxiesTable, RejectionWord, Rules};
 pub(crate) use self::settle::{FreeTable, StatusSpec};

@@ -45,7 +45,39 @@ table! {
             "hold-up-to" hold_up_to: String,
             /// What becomes of requests when the store cannot decide.
             "on-store-failure" on_store_failure: FailureSpec,
+            /// Whether what the rule says counts.
+            "mode" mode: ModeSpec,
+            /// Whether header fields tell of the rule while it is in shadow.
+            "show-in-shadow" show_in_shadow: bool,
+            /// A quota that runs in shadow beside the rule's own.
+            "candidate" candidate: QuotaSpec,
         }
+    }
+}
+
+text_or_table! {
+    /// Whether what a rule says counts.
+    ModeSpec { text: ModeWord, table: EnforceForTable }
+}
+
+words! {
+    /// Whether what a rule says counts.
+    ModeWord {
+        /// It counts. So it is unless it is said.
+        "enforce" Enforce,
+        /// It is counted and told in metrics and logs, and denies nobody.
+        "shadow" Shadow,
+    }
+}
+
+table! {
+    /// What a rule says counts for some, always the same ones.
+    EnforceForTable {
+        required {
+            /// The share of all keys that the rule is enforced for, such as `10%` or `1/4`. The others are in shadow.
+            "enforce-for" enforce_for: String,
+        }
+        optional {}
     }
 }
 
@@ -135,6 +167,8 @@ table! {
         optional {
             /// For how long at most requests that are over the quota are held back, instead of what the rule says.
             "hold-up-to" hold_up_to: String,
+            /// A quota that runs in shadow beside the tier's own.
+            "candidate" candidate: QuotaSpec,
         }
     }
 }

@@ -8,11 +8,12 @@ use proptest::sample::select;
 use crate::model::key::{
     ClientIpKey, ConstantKey, CookieKey, HeaderKey, PathParamKey, PeerIpKey, PeerIpTable, RegisteredKey,
 };
-use crate::model::rule::{LocalTable, RegisteredCost, TierTable};
+use crate::model::rule::{EnforceForTable, LocalTable, RegisteredCost, TierTable};
 use crate::model::set::{IetfWord, LayerTable, LimiterTable, ProxiesTable, RejectionWord, Rules};
 use crate::model::{
     AlgorithmWord, ClientIpTable, CostSpec, FailureSpec, FailureWord, File, FreeTable, KeyPart, KeyWord,
-    MatchSpec, MatchTable, MissingKeyWord, QuotaSpec, QuotaTable, RuleTable, StatusSpec, TierSpec,
+    MatchSpec, MatchTable, MissingKeyWord, ModeSpec, ModeWord, QuotaSpec, QuotaTable, RuleTable, StatusSpec,
+    TierSpec,
 };
 use crate::read::{At, Field, Named, OneOrMany};
 
@@ -84,7 +85,8 @@ fn rule() -> impl Strategy<Value = RuleTable> {
     let how = (maybe(cost()), maybe(any::<bool>()), maybe(text()), maybe(failure()));
     let which = (maybe(one_or_many(text())), maybe(one_or_many(text())), maybe(any::<bool>()));
     let after = (maybe(free()), maybe(text()));
-    (what, who, how, which, after).prop_map(|(what, who, how, which, after)| RuleTable {
+    let whether = (maybe(mode()), maybe(any::<bool>()), maybe(quota()));
+    (what, who, how, which, after, whether).prop_map(|(what, who, how, which, after, whether)| RuleTable {
         name: what.0,
         quota: what.1,
         matches: what.2,
@@ -101,6 +103,9 @@ fn rule() -> impl Strategy<Value = RuleTable> {
         by_hand: which.2,
         free_when: after.0,
         settle_by: after.1,
+        mode: whether.0,
+        show_in_shadow: whether.1,
+        candidate: whether.2,
     })
 }
 
@@ -128,8 +133,8 @@ fn matches() -> impl Strategy<Value = MatchSpec> + Clone {
 }
 
 fn tiers() -> impl Strategy<Value = Named<TierSpec>> {
-    let table =
-        (said(quota()), maybe(text())).prop_map(|(quota, hold_up_to)| TierTable { quota, hold_up_to });
+    let table = (said(quota()), maybe(text()), maybe(quota()))
+        .prop_map(|(quota, hold_up_to, candidate)| TierTable { quota, hold_up_to, candidate });
     let tier = prop_oneof![text().prop_map(TierSpec::Text), table.prop_map(TierSpec::Table)];
     let named = |(name, tier)| (At { span: 0..0, value: name }, tier);
     btree_map(text(), at(tier), 0..3).prop_map(move |tiers| Named(tiers.into_iter().map(named).collect()))
@@ -145,6 +150,11 @@ fn free() -> impl Strategy<Value = FreeTable> {
         || prop_oneof![any::<u32>().prop_map(StatusSpec::Number), text().prop_map(StatusSpec::Text)].boxed();
     (maybe(one_or_many(status())), maybe(one_or_many(status())))
         .prop_map(|(status, status_not)| FreeTable { status, status_not })
+}
+
+fn mode() -> impl Strategy<Value = ModeSpec> {
+    let some = said(text()).prop_map(|enforce_for| ModeSpec::Table(EnforceForTable { enforce_for }));
+    prop_oneof![word(ModeWord::ALL).prop_map(ModeSpec::Text), some]
 }
 
 fn failure() -> impl Strategy<Value = FailureSpec> {

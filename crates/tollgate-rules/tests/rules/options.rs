@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http::{Method, Response};
 use http_body_util::Full;
 use tollgate::{
-    Decision, FailurePolicy, IetfDraft, Limits, MINUTE, MissingKey, Quota, RateLimitLayer, Rule, Share, Tier,
+    Decision, FailurePolicy, IetfDraft, Limits, MINUTE, MissingKey, Mode, Quota, RateLimitLayer, Rule, Share,
+    Tier,
 };
 use tollgate_rules::{Format, Registry, RuleFile};
 use tower::{Layer, ServiceExt, service_fn};
@@ -53,6 +54,14 @@ fn what_a_rule_shows_of_itself_is_that_of_code() {
             code().tier("pro", held),
         ),
         ("match = \"POST /login\"", code().on(Method::POST, "/login")),
+        ("mode = \"enforce\"", code().mode(Mode::Enforce)),
+        ("mode = \"shadow\"\nshow-in-shadow = true", code().shadow().show_in_shadow(true)),
+        ("mode = { enforce-for = \"10%\" }", code().mode(Mode::EnforceFor(Share::one_of(10)))),
+        ("candidate = \"50/day\"", code().candidate(Quota::per_day(50))),
+        (
+            "tier-by = \"plan\"\ntiers.pro = { quota = \"5/second\", candidate = \"3/second\" }",
+            code().tier("pro", Quota::per_second(5)).candidate_of_tier("pro", Quota::per_second(3)),
+        ),
     ] {
         assert_eq!(shown(&rule(fields)), shown(&in_code), "{fields}");
     }

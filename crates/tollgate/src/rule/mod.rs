@@ -339,6 +339,9 @@ impl fmt::Debug for Rule {
             .field("missing_key", &self.missing_key)
             .field("failure", &self.failure)
             .field("mode", &self.mode)
+            .field("shows_shadow", &self.shows_shadow)
+            .field("candidate", &self.candidate)
+            .field("tier_candidates", &self.tier_candidates)
             .finish_non_exhaustive()
     }
 }
