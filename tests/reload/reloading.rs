@@ -128,11 +128,13 @@ async fn what_takes_a_restart_is_told() {
     let reloaded = Reloaded::start(source).await;
     assert!(reloaded.handle.status().needs_restart().is_empty());
 
-    hand.send_replace(with("[layer]\ncharge-preflights = true\n[limiter]\nmax-waiting = 5"));
+    hand.send_replace(with(
+        "[layer]\ncharge-preflights = true\nrejection = \"problem\"\n[limiter]\nmax-waiting = 5",
+    ));
     let status = reloaded.until("the rules", |status| status.applied() == 2).await;
     assert_eq!(
         status.needs_restart(),
-        ["layer.ietf-headers", "layer.charge-preflights", "limiter.max-waiting"]
+        ["layer.ietf-headers", "layer.charge-preflights", "layer.rejection", "limiter.max-waiting"]
     );
 
     hand.send_replace(with("[layer]\nietf-headers = \"draft-11\"\n"));

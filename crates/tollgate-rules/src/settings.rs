@@ -121,18 +121,23 @@ impl LimiterSettings {
     }
 }
 
-/// The fields that differ. Layer and limiter have taken the first when they were made.
+/// The fields that differ. Layer and limiter have taken those of the first when they were made.
 #[cfg(feature = "reload")]
 pub(crate) fn changed(
-    (layer, limiter): (LayerSettings, LimiterSettings),
-    (new_layer, new_limiter): (LayerSettings, LimiterSettings),
+    before: (LayerSettings, LimiterSettings),
+    after: (LayerSettings, LimiterSettings),
 ) -> Vec<&'static str> {
+    // All fields by their names, so that none that is added is forgotten here.
+    let (LayerSettings { x_ratelimit_headers, ietf_headers, charge_preflights, rejection }, limiter) = before;
+    let LimiterSettings { max_waiting, max_local_keys } = limiter;
+    let (layer, limiter) = after;
     let changed = [
-        ("layer.x-ratelimit-headers", layer.x_ratelimit_headers != new_layer.x_ratelimit_headers),
-        ("layer.ietf-headers", layer.ietf_headers != new_layer.ietf_headers),
-        ("layer.charge-preflights", layer.charge_preflights != new_layer.charge_preflights),
-        ("limiter.max-waiting", limiter.max_waiting != new_limiter.max_waiting),
-        ("limiter.max-local-keys", limiter.max_local_keys != new_limiter.max_local_keys),
+        ("layer.x-ratelimit-headers", x_ratelimit_headers != layer.x_ratelimit_headers),
+        ("layer.ietf-headers", ietf_headers != layer.ietf_headers),
+        ("layer.charge-preflights", charge_preflights != layer.charge_preflights),
+        ("layer.rejection", rejection != layer.rejection),
+        ("limiter.max-waiting", max_waiting != limiter.max_waiting),
+        ("limiter.max-local-keys", max_local_keys != limiter.max_local_keys),
     ];
     changed.into_iter().filter_map(|(field, changed)| changed.then_some(field)).collect()
 }

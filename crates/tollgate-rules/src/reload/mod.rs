@@ -31,10 +31,12 @@ use crate::{LayerSettings, Registry, RuleFile, Source};
 /// [`ReloadHandle::status`], log and metrics tell.
 ///
 /// ```no_run
-/// use tollgate::RateLimitLayer;
+/// use tollgate::{ChosenRejection, MemoryStore, RateLimitLayer};
 /// use tollgate_rules::{FileSource, Registry, ReloadHandle, Reloader};
 ///
-/// async fn limit() -> Result<(RateLimitLayer, ReloadHandle), Box<dyn std::error::Error>> {
+/// type Layer = RateLimitLayer<MemoryStore, ChosenRejection>;
+///
+/// async fn limit() -> Result<(Layer, ReloadHandle), Box<dyn std::error::Error>> {
 ///     let registry = Registry::new();
 ///     let loaded = Reloader::new(FileSource::new("rules.toml")).registry(registry).load().await?;
 ///     let limiter = loaded.limiter().build()?;
