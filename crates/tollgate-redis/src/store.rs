@@ -20,7 +20,7 @@ use crate::denied::Denied;
 use crate::error::SetupError;
 use crate::link::{Link, unavailable};
 use crate::name::Counted;
-use crate::observe::{Asked, StoreWatch};
+use crate::observe::Asked;
 use crate::request::{Ask, Charges, Decided, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
@@ -221,8 +221,8 @@ impl Store for RedisStore {
             self.inner.config.watch.refused();
             return Answer::Now(Err(error));
         }
-        let watch = Arc::clone(&self.inner.config.watch);
-        Answer::Later(Charging { deciding: self.ask_for(charges, false), asked: Asked::now(), watch })
+        let asked = self.inner.config.watch.ask();
+        Answer::Later(Charging { deciding: self.ask_for(charges, false), asked })
     }
 
     fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
@@ -370,7 +370,6 @@ impl Future for Deciding {
 pub struct Charging {
     deciding: Deciding,
     asked: Asked,
-    watch: Arc<StoreWatch>,
 }
 
 impl Future for Charging {
@@ -378,7 +377,7 @@ impl Future for Charging {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = std::task::ready!(Pin::new(&mut self.deciding).poll(cx));
-        self.watch.answered(&self.asked, &answer);
+        self.asked.answered(&answer);
         Poll::Ready(answer)
     }
 }

@@ -7,6 +7,7 @@ mod events;
 #[cfg(feature = "metrics")]
 mod metrics;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{Decision, StoreError};
@@ -41,25 +42,33 @@ impl StoreWatch {
         let _ = requests;
     }
 
-    /// What Redis says to a question, or that it does not.
-    pub(crate) fn answered(&self, asked: &Asked, answer: &Result<Decision, StoreError>) {
-        #[cfg(feature = "metrics")]
-        self.handles.answered(asked.0.elapsed(), answer.as_ref().err());
-        #[cfg(not(feature = "metrics"))]
-        let _ = (asked, answer);
+    /// Redis is asked.
+    pub(crate) fn ask(self: &Arc<Self>) -> Asked {
+        Asked {
+            #[cfg(feature = "metrics")]
+            since: std::time::Instant::now(),
+            #[cfg(feature = "metrics")]
+            watch: Arc::clone(self),
+        }
     }
 }
 
-/// When Redis was asked.
+/// A question to Redis that is under way.
 #[derive(Debug)]
-pub(crate) struct Asked(#[cfg(feature = "metrics")] std::time::Instant);
+pub(crate) struct Asked {
+    #[cfg(feature = "metrics")]
+    since: std::time::Instant,
+    #[cfg(feature = "metrics")]
+    watch: Arc<StoreWatch>,
+}
 
 impl Asked {
-    pub(crate) fn now() -> Self {
-        Self(
-            #[cfg(feature = "metrics")]
-            std::time::Instant::now(),
-        )
+    /// What Redis says to it, or that it does not.
+    pub(crate) fn answered(&self, answer: &Result<Decision, StoreError>) {
+        #[cfg(feature = "metrics")]
+        self.watch.handles.answered(self.since.elapsed(), answer.as_ref().err());
+        #[cfg(not(feature = "metrics"))]
+        let _ = answer;
     }
 }
 
