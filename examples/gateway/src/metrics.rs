@@ -19,9 +19,15 @@ const SECONDS: &str = "gateway_upstream_response_seconds";
 const UPGRADES: &str = "gateway_upgrades_open";
 const CONNECTIONS: &str = "gateway_connections_open";
 
-/// From a quick answer to the longest that is waited for by default, in seconds.
-const BUCKETS: [f64; 14] =
+/// From a quick answer of the upstream to the longest that is waited for by default, in seconds.
+const UPSTREAM: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
+
+/// For what Tollgate measures: a store that is asked has some milliseconds.
+const STORE: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.1, 1.0];
+
+/// For how many requests go together.
+const SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 /// How often what is counted is put in order, so that it does not pile up while nobody asks.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -32,8 +38,11 @@ const UPKEEP: Duration = Duration::from_secs(5);
 ///
 /// When somebody counts already.
 pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
-    let buckets = Matcher::Full(SECONDS.to_owned());
-    let handle = PrometheusBuilder::new().set_buckets_for_metric(buckets, &BUCKETS)?.install_recorder()?;
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Full(SECONDS.to_owned()), &UPSTREAM)?
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &STORE)?
+        .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &SIZES)?
+        .install_recorder()?;
     describe_counter!(REQUESTS, "Requests answered, by the class of the status");
     describe_gauge!(OPEN, "Requests that are not answered yet, those that are held back among them");
     describe_counter!(RESPONSES, "Answers of the upstream, by the class of the status");

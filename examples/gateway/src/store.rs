@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate_redis::{BreakerState, RedisStore, Servers};
-use tracing::{info, warn};
+use tollgate_redis::{RedisStore, Servers};
+use tracing::warn;
 
 use crate::args::Args;
 
@@ -35,27 +35,8 @@ pub(crate) async fn redis(servers: Servers, args: &Args) -> Result<RedisStore, B
     let store =
         RedisStore::builder(servers).prefix(&args.redis_prefix).timeout(args.redis_timeout).build()?;
     if let Err(error) = store.ready(PATIENCE).await {
+        // That it goes and comes afterwards is told by the store.
         warn!(%error, "Redis does not answer, so the gateway begins without it");
     }
-    watch(&store);
     Ok(store)
-}
-
-/// Tells when Redis goes and comes.
-fn watch(store: &RedisStore) {
-    let mut states = store.watch_breaker();
-    let mut is_open = states.borrow_and_update().is_open();
-    tokio::spawn(async move {
-        while states.changed().await.is_ok() {
-            let state = states.borrow_and_update().clone();
-            if state.is_open() != is_open {
-                is_open = state.is_open();
-                if let BreakerState::Open { error, .. } = state {
-                    warn!(%error, "Redis does not answer");
-                } else {
-                    info!("Redis answers again");
-                }
-            }
-        }
-    });
 }

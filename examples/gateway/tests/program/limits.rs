@@ -186,10 +186,11 @@ async fn without_redis_allow_lets_requests_go_on() {
     for _ in 0..50 {
         assert_eq!(ask(&gateway, "GET /", "").await.0.status(), 200);
     }
-    gateway.logs("Redis does not answer").await;
+    gateway.logs("the breaker has opened").await;
+    assert!(gateway.metric("tollgate_redis_breakers_open").await > 0.0);
     redis.restart().unwrap();
     becomes(&gateway, "GET /", "", |head| head.field("x-ratelimit-limit") == Some("20")).await;
-    gateway.logs("Redis answers again").await;
+    gateway.logs("the breaker has closed").await;
 }
 
 #[tokio::test]
