@@ -76,7 +76,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
     pub(crate) idle_timeout: Duration,
 
-    /// How long a request may take from its head to the end of its answer, or `none`
+    /// How long a request may take, once it is admitted, to the end of its answer; or `none`
     #[arg(long, value_name = "TIME", default_value = "none")]
     pub(crate) request_timeout: Limit,
 

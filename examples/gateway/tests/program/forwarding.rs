@@ -115,3 +115,18 @@ async fn an_old_answer_is_a_new_one() {
     assert_eq!((head.line(), body.as_str()), ("HTTP/1.1 200 OK", "old"));
     assert_eq!(head.field("via"), Some("1.0 gateway"));
 }
+
+#[tokio::test]
+async fn an_old_client_is_told_the_end_by_the_end() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(OPEN, &upstream, &[]);
+    let mut client = gateway.connect().await;
+    client.send("GET / HTTP/1.0\r\n\r\n").await;
+    let (mut wire, request) = upstream.request().await;
+    assert_eq!(request.line(), "GET / HTTP/1.1");
+    assert_eq!(request.field("host"), Some(upstream.address().to_string().as_str()));
+    wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nnew\r\n0\r\n\r\n").await;
+    let head = client.head().await;
+    assert_eq!((head.field("transfer-encoding"), head.field("content-length")), (None, None));
+    assert_eq!(client.rest().await, "new");
+}
