@@ -4,6 +4,7 @@ mod axum_app;
 mod bodies;
 mod config;
 mod contract;
+mod explain;
 mod failure;
 mod headers;
 mod held;

@@ -47,6 +47,8 @@ pub use self::response::{
     BoxRejection, ChosenRejection, GrpcRejection, JsonRejection, ProblemRejection, Refusal, Rejection,
 };
 pub use self::response_head::ResponseHead;
-pub use self::rule::{MissingKey, Mode, Rule, RuleSet, Tier, TierChoice};
+pub use self::rule::{
+    Counted, Explanation, Mismatch, MissingKey, Mode, Rule, RuleSet, Tier, TierChoice, Why,
+};
 pub use self::service::RateLimit;
 pub use self::settle::{ByteCount, Limits, Measure, Meter, MeterFuture, MeterLayer, Metered, Settle};

@@ -60,6 +60,15 @@ impl fmt::Display for HostProblem {
     }
 }
 
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => f.write_str(host),
+            Self::Below(host) => write!(f, "*.{host}"),
+        }
+    }
+}
+
 impl HostPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, HostProblem> {
         if text.is_empty() {

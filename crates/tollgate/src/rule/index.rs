@@ -29,6 +29,13 @@ pub(crate) struct Index {
 pub(crate) type Target = (Option<Method>, Option<Arc<Pattern>>);
 
 impl Index {
+    /// An index of one rule.
+    pub(super) fn of(hosts: &[HostPattern], targets: &[Target]) -> Self {
+        let mut index = Self::default();
+        index.add(0, hosts, targets);
+        index
+    }
+
     /// Adds a rule that matches at one of these hosts, or at any if there are none, and there at one of these methods and
     /// paths, or at any if there are none.
     pub(crate) fn add(&mut self, rule: usize, hosts: &[HostPattern], targets: &[Target]) {

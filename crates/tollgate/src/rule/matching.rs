@@ -11,6 +11,16 @@ use super::pattern::Pattern;
 use crate::RequestHead;
 use crate::error::ConfigError;
 
+/// The requests that a rule matches, but for predicates.
+#[derive(Clone, Debug)]
+pub(super) struct Requests {
+    /// None stands for all.
+    pub(super) hosts: Vec<HostPattern>,
+    /// None stands for all.
+    pub(super) targets: Vec<Target>,
+    pub(super) by_hand: bool,
+}
+
 impl Rule {
     /// Matches requests with this method and path; said several times, any of them.
     ///
@@ -87,8 +97,17 @@ impl Rule {
         self
     }
 
-    /// The hosts at which the rule matches; none stands for all.
-    pub(super) fn host_patterns(&self) -> Result<Vec<HostPattern>, ConfigError> {
+    /// The requests that the rule matches.
+    pub(super) fn requests(&self) -> Result<Requests, ConfigError> {
+        let requests =
+            Requests { hosts: self.host_patterns()?, targets: self.path_patterns()?, by_hand: self.by_hand };
+        match self.in_vain() {
+            Some(in_vain) if self.by_hand => Err(ConfigError::ByHand { rule: self.name.clone(), in_vain }),
+            _ => Ok(requests),
+        }
+    }
+
+    fn host_patterns(&self) -> Result<Vec<HostPattern>, ConfigError> {
         let parse = |host: &String| {
             HostPattern::parse(host).map_err(|problem| ConfigError::Host {
                 rule: self.name.clone(),
@@ -99,8 +118,7 @@ impl Rule {
         self.hosts.iter().map(parse).collect()
     }
 
-    /// The methods and paths at which the rule matches; none stands for all.
-    pub(super) fn path_patterns(&self) -> Result<Vec<Target>, ConfigError> {
+    fn path_patterns(&self) -> Result<Vec<Target>, ConfigError> {
         let parse = |path: &String| match Pattern::parse(path) {
             Ok(pattern) => Ok(Arc::new(pattern)),
             Err(problem) => Err(ConfigError::Path {
@@ -115,8 +133,8 @@ impl Rule {
         self.targets.iter().map(target).collect()
     }
 
-    /// What a rule that is charged by hand says of requests all the same.
-    pub(super) fn in_vain(&self) -> Option<String> {
+    /// What it says of requests, which is in vain if it is charged by hand.
+    fn in_vain(&self) -> Option<String> {
         let target = |(method, path): &(Option<Method>, Option<String>)| match (method, path) {
             (_, Some(path)) => format!("the path `{path}`"),
             (Some(method), None) => format!("the method `{method}`"),
@@ -124,7 +142,6 @@ impl Rule {
         };
         let host = || self.hosts.first().map(|host| format!("the host `{host}`"));
         let predicate = || (!self.predicates.is_empty()).then(|| "the predicate".to_owned());
-        let found = self.targets.first().map(target).or_else(host).or_else(predicate);
-        found.filter(|_| self.by_hand)
+        self.targets.first().map(target).or_else(host).or_else(predicate)
     }
 }

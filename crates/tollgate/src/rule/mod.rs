@@ -1,5 +1,6 @@
 //! What is limited, by what key, and how much.
 
+mod explain;
 mod host;
 mod hosts;
 mod index;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use http::Method;
 use tollgate_core::Quota;
 
+pub use self::explain::{Counted, Explanation, Mismatch, Why};
 pub(crate) use self::host::of_authority;
 pub use self::mode::Mode;
 pub(crate) use self::mode::Role;

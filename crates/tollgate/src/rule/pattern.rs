@@ -8,7 +8,15 @@ use percent_encoding::percent_decode_str;
 /// A path with parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
+    text: Box<str>,
     segments: Vec<Segment>,
+}
+
+/// As it was written.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,17 +70,17 @@ impl Pattern {
             return Err(PatternProblem::Query);
         }
         let mut segments: Vec<Segment> = Vec::new();
-        for text in path.split('/') {
+        for segment in path.split('/') {
             if matches!(segments.last(), Some(Segment::Rest(_))) {
                 return Err(PatternProblem::RestNotLast);
             }
-            let segment = Segment::parse(text)?;
+            let segment = Segment::parse(segment)?;
             if segment.name().is_some() && segments.iter().any(|other| other.name() == segment.name()) {
                 return Err(PatternProblem::Duplicate);
             }
             segments.push(segment);
         }
-        Ok(Self { segments })
+        Ok(Self { text: text.into(), segments })
     }
 
     pub(crate) fn segments(&self) -> &[Segment] {

@@ -8,6 +8,7 @@ use tollgate_core::{Charge, Key, Quota, RuleName, Share};
 
 use super::index::{Index, Matches};
 use super::map::Map;
+use super::matching::Requests;
 use super::pattern::Pattern;
 use super::{Cost, MissingKey, Mode, Predicate, Role, Rule, Settling, Tier, TierChoice, TierLookup};
 use crate::RequestHead;
@@ -57,6 +58,8 @@ pub(crate) struct Compiled {
     mode: Mode,
     /// The name under which candidates are counted; none if there are none.
     candidate: Option<RuleName>,
+    /// What the index was told of it.
+    pub(super) requests: Requests,
     predicates: Vec<Predicate>,
     cost: Cost,
     settling: Settling,
@@ -110,13 +113,11 @@ impl Rules {
         let mut compiled = Vec::with_capacity(rules.len());
         for rule in rules {
             let number = compiled.len();
-            let (hosts, targets) = (rule.host_patterns()?, rule.path_patterns()?);
-            match rule.in_vain() {
-                Some(in_vain) => return Err(ConfigError::ByHand { rule: rule.name, in_vain }),
-                None if rule.by_hand => {}
-                None => index.add(number, &hosts, &targets),
+            let requests = rule.requests()?;
+            if !requests.by_hand {
+                index.add(number, &requests.hosts, &requests.targets);
             }
-            let rule = Compiled::new(rule)?;
+            let rule = Compiled::new(rule, requests)?;
             // Different names with one number would share their counters, too.
             for name in [Some(rule.name), rule.candidate].into_iter().flatten() {
                 if !ids.insert(name.id()) {
@@ -165,12 +166,18 @@ impl Rules {
         if let Some(all) = self.index.everywhere() {
             return Matching::Everywhere(all);
         }
-        let found = self.index.matches(head);
+        let found = self.matches(head);
         match *found {
             [] => Matching::None,
             [(only, pattern)] => Matching::One(only, pattern),
             _ => Matching::Several(found),
         }
+    }
+
+    /// The same, by number.
+    #[inline]
+    pub(super) fn matches(&self, head: &RequestHead<'_>) -> Matches<'_> {
+        self.index.matches(head)
     }
 
     /// Calls `f` with each of these rules that applies, in their order, and the head as the rule sees it.
@@ -240,7 +247,7 @@ impl Rules {
 }
 
 impl Compiled {
-    fn new(rule: Rule) -> Result<Self, ConfigError> {
+    fn new(rule: Rule, requests: Requests) -> Result<Self, ConfigError> {
         let name = RuleName::new(&rule.name)?;
         if matches!(rule.cost, Cost::Fixed(0)) {
             return Err(ConfigError::ZeroCost { rule: rule.name });
@@ -314,6 +321,7 @@ impl Compiled {
             watch: RuleWatch::new(name),
             mode: rule.mode,
             candidate,
+            requests,
             predicates: rule.predicates,
             cost: rule.cost,
             settling: rule.settling,
@@ -345,7 +353,7 @@ impl Compiled {
 
     /// Whether the rule, whose path matches, applies.
     #[inline]
-    fn applies(&self, head: &RequestHead<'_>) -> bool {
+    pub(super) fn applies(&self, head: &RequestHead<'_>) -> bool {
         self.predicates.iter().all(|predicate| predicate(head))
     }
 

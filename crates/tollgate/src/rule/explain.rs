@@ -1,0 +1,251 @@
+//! Why a rule counts a request, or does not. For people, and slower than deciding.
+
+use std::fmt;
+
+use http::Method;
+use tollgate_core::{Key, Quota, RuleName};
+
+use super::index::{Index, Target};
+use super::{Compiled, MissingKey, Role, RuleSet, TierChoice, TierFuture, TierLookup};
+use crate::RequestHead;
+use crate::key::Extracted;
+
+/// What a rule has to do with a request. See [`RuleSet::explain`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The rule.
+    pub rule: RuleName,
+    /// Whether it counts the request, and why, or why not.
+    pub why: Why,
+}
+
+/// Whether a rule counts a request, and why, or why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// It counts the request.
+    Counts(Counted),
+    /// It matches, but the caller's tier has no limit, so nothing is counted.
+    Unlimited {
+        /// The tier.
+        tier: Option<String>,
+    },
+    /// It matches, but the request has not got its key, and the rule says what becomes of such.
+    NoKey(MissingKey),
+    /// It is for other requests: all that does not fit.
+    Unmatched(Vec<Mismatch>),
+}
+
+/// What a rule counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counted {
+    /// Who is counted. Shown, a secret key is a digest.
+    pub key: Key,
+    /// Whether the request has not got the key, and is counted together with all such.
+    pub is_shared: bool,
+    /// The tier whose quota it is; `None` for the rule's own, and for one that was made for this caller.
+    pub tier: Option<String>,
+    /// The quota.
+    pub quota: Quota,
+    /// What the request costs.
+    pub cost: u32,
+    /// Whether the rule is obeyed; if not it only [counts](crate::Mode).
+    pub is_enforced: bool,
+}
+
+/// What of a request does not fit a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// The rule [is charged by hand](crate::Rule::by_hand).
+    ByHand,
+    /// The host.
+    Host {
+        /// That of the request, if it has one.
+        found: Option<String>,
+        /// Those of the rule.
+        wanted: Vec<String>,
+    },
+    /// The path.
+    Path {
+        /// That of the request.
+        found: String,
+        /// Those of the rule.
+        wanted: Vec<String>,
+    },
+    /// The method, at this path.
+    Method {
+        /// That of the request.
+        found: Method,
+        /// Those of the rule.
+        wanted: Vec<Method>,
+    },
+    /// A [predicate](crate::Rule::when) is not true of the request.
+    Predicate,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByHand => f.write_str("it is charged by hand and matches no request"),
+            Self::Host { found: Some(found), wanted } => {
+                write!(f, "the host `{found}` is not {}", Any(wanted))
+            }
+            Self::Host { found: None, wanted } => {
+                write!(f, "the request has no host, and not {}", Any(wanted))
+            }
+            Self::Path { found, wanted } => write!(f, "the path `{found}` is not {}", Any(wanted)),
+            Self::Method { found, wanted } => write!(f, "the method `{found}` is not {}", Any(wanted)),
+            Self::Predicate => f.write_str("a predicate is not true of it"),
+        }
+    }
+}
+
+/// One of these, to be read.
+struct Any<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for Any<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// As many are listed.
+        const LISTED: usize = 5;
+        for (i, one) in self.0.iter().take(LISTED).enumerate() {
+            write!(f, "{}`{one}`", if i > 0 { " or " } else { "" })?;
+        }
+        match self.0.len().saturating_sub(LISTED) {
+            0 => Ok(()),
+            more => write!(f, " or {more} more"),
+        }
+    }
+}
+
+/// What a rule that matches is asked for.
+struct Asked {
+    cost: u32,
+    key: Extracted,
+    tier: AskedTier,
+}
+
+enum AskedTier {
+    Now(TierChoice),
+    Later(TierFuture),
+}
+
+impl RuleSet {
+    /// What each rule has to do with a request, in their order. Nothing is charged.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use tollgate::{Mismatch, Quota, RequestHead, Rule, RuleSet, Why, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rules = RuleSet::new([
+    ///     Rule::new("all", Quota::per_second(10)).key(key::header("x-api-key").secret()),
+    ///     Rule::new("login", Quota::per_minute(5)).on_path("/login"),
+    /// ])?;
+    /// let request = Request::get("/").header("x-api-key", "hunter2").body(())?;
+    /// let explained = rules.explain(&RequestHead::from(&request)).await;
+    ///
+    /// let Why::Counts(counted) = &explained[0].why else { panic!() };
+    /// assert_eq!(counted.key.to_string(), "secret:f52fbd32b2b3b86ff88ef6c490628285");
+    /// let Why::Unmatched(why) = &explained[1].why else { panic!() };
+    /// assert_eq!(why[0].to_string(), "the path `/` is not `/login`");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It asks keys, tiers, costs and predicates as a decision would, and looks up what they look up. It is not what
+    /// requests go through, but made of the same parts.
+    pub async fn explain(&self, head: &RequestHead<'_>) -> Vec<Explanation> {
+        let matches = self.rules().matches(head);
+        // All that looks at the head comes first, as it does when a request is decided.
+        let asked: Vec<_> = self
+            .rules()
+            .iter()
+            .enumerate()
+            .map(|(number, rule)| match matches.binary_search_by_key(&number, |(number, _)| *number) {
+                Err(_) => Err(mismatches(rule, head)),
+                Ok(at) => rule.ask(&head.with_pattern(matches[at].1)).ok_or(vec![Mismatch::Predicate]),
+            })
+            .collect();
+        let mut explanations = Vec::with_capacity(asked.len());
+        for (rule, asked) in self.rules().iter().zip(asked) {
+            let why = match asked {
+                Err(mismatches) => Why::Unmatched(mismatches),
+                Ok(asked) => rule.explain(asked).await,
+            };
+            explanations.push(Explanation { rule: rule.name, why });
+        }
+        explanations
+    }
+}
+
+impl Compiled {
+    /// `None` if a predicate is not true.
+    fn ask(&self, head: &RequestHead<'_>) -> Option<Asked> {
+        let tier = || match &self.tier_lookup {
+            None => AskedTier::Now(TierChoice::Default),
+            Some(TierLookup::Now(lookup)) => AskedTier::Now(lookup(head)),
+            Some(TierLookup::Later(lookup)) => AskedTier::Later(lookup(head)),
+        };
+        self.applies(head).then(|| Asked {
+            cost: self.cost(|| *head),
+            key: self.key.extract(head.extensions(), || *head),
+            tier: tier(),
+        })
+    }
+
+    async fn explain(&self, asked: Asked) -> Why {
+        let Asked { cost, key, tier } = asked;
+        let key = key.wait().await;
+        let choice = match tier {
+            AskedTier::Now(choice) => choice,
+            AskedTier::Later(lookup) => lookup.await,
+        };
+        let (key, is_shared) = match (key, self.missing_key) {
+            (Some(key), _) => (key, false),
+            (None, MissingKey::Shared) => (Key::GLOBAL, true),
+            (None, missing) => return Why::NoKey(missing),
+        };
+        let tier = match &choice {
+            TierChoice::Named(name) if self.has_tier(name) => Some(name.to_string()),
+            _ => None,
+        };
+        match self.tier(choice) {
+            None => Why::Unlimited { tier },
+            Some(choice) => {
+                let is_enforced = self.role(&key) == Role::Enforced;
+                Why::Counts(Counted { key, is_shared, tier, quota: *self.quota(&choice), cost, is_enforced })
+            }
+        }
+    }
+}
+
+/// All that does not fit. Each part is looked at by an index that has nothing else in it.
+fn mismatches(rule: &Compiled, head: &RequestHead<'_>) -> Vec<Mismatch> {
+    let requests = &rule.requests;
+    if requests.by_hand {
+        return vec![Mismatch::ByHand];
+    }
+    let mut found = Vec::new();
+    let fits = |index: Index| !index.matches(head).is_empty();
+    if !fits(Index::of(&requests.hosts, &[])) {
+        let wanted = requests.hosts.iter().map(ToString::to_string).collect();
+        found.push(Mismatch::Host { found: head.host().map(str::to_owned), wanted });
+    }
+    let paths: Vec<Target> = requests.targets.iter().map(|(_, path)| (None, path.clone())).collect();
+    if !fits(Index::of(&[], &paths)) {
+        let mut wanted: Vec<String> =
+            paths.iter().flat_map(|(_, path)| path).map(ToString::to_string).collect();
+        wanted.dedup();
+        found.push(Mismatch::Path { found: head.path().to_owned(), wanted });
+    } else if !fits(Index::of(&[], &requests.targets)) {
+        // Those of the paths that do fit.
+        let at_path = |(_, path): &&Target| fits(Index::of(&[], &[(None, path.clone())]));
+        let methods = requests.targets.iter().filter(at_path).filter_map(|(method, _)| method.clone());
+        found.push(Mismatch::Method { found: head.method().clone(), wanted: methods.collect() });
+    }
+    found
+}
