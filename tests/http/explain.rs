@@ -57,7 +57,7 @@ async fn all_that_does_not_fit_is_told() {
         assert_eq!(mismatches(rule, &request).await, expected);
     }
     let without_host = mismatches(rule("r").on_host("a.example"), &get("/")).await;
-    assert_eq!(without_host, ["the request has no host, and not `a.example`"]);
+    assert_eq!(without_host, ["no host is named, which would have to be `a.example`"]);
     let many = (0..7).fold(rule("r"), |rule, number| rule.on_path(format!("/{number}")));
     assert_eq!(
         mismatches(many, &get("/")).await,

@@ -63,6 +63,8 @@ pub struct Registry {
     settlings: BTreeMap<String, SettleFn>,
     /// Whether names that nothing was registered under are taken as well.
     any: bool,
+    /// What a lookup finds that nothing was registered under.
+    any_tier: TierChoice,
 }
 
 /// How a caller's tier is found.
@@ -92,7 +94,7 @@ impl Registry {
     /// deployed, or a tool that explains it.
     ///
     /// What stands for what nothing was registered under is the simplest there is: a key is the same for all, and shows the
-    /// name; callers are in no tier; a request costs one; a predicate is true; and what was charged is kept.
+    /// name; callers are in no tier, or in [one](Self::any_tier); a request costs one; a predicate is true; and what was charged is kept.
     ///
     /// ```
     /// use tollgate_rules::{Format, Registry, RuleFile};
@@ -105,6 +107,11 @@ impl Registry {
     /// Not for serving: everybody would be counted together.
     pub fn any() -> Self {
         Self { any: true, ..Self::default() }
+    }
+
+    /// The tier that callers are in by [any](Self::any) lookup that nothing was registered under.
+    pub fn any_tier(self, tier: impl Into<TierChoice>) -> Self {
+        Self { any_tier: tier.into(), ..self }
     }
 
     /// A key: `key = { registered = "…" }`.
@@ -184,7 +191,11 @@ impl Registry {
     }
 
     pub(crate) fn find_tier_lookup(&self, name: &str) -> Option<TierLookup> {
-        self.find(&self.tiers, name, || TierLookup::Now(Arc::new(|_| TierChoice::Default)))
+        let stand_in = || {
+            let tier = self.any_tier.clone();
+            TierLookup::Now(Arc::new(move |_| tier.clone()))
+        };
+        self.find(&self.tiers, name, stand_in)
     }
 
     pub(crate) fn find_cost(&self, name: &str) -> Option<CostFn> {

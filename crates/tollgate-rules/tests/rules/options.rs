@@ -217,6 +217,9 @@ async fn a_registry_of_any_names_stands_in_for_what_is_not_there() {
     let two = Registry::any().cost("whatever", |_| 2);
     let file = RuleFile::parse("rules.toml", text, Format::Toml, &two).unwrap();
     assert_eq!(left(&file.limiter().build().unwrap(), get("/")).await, Some(98));
+    let pro = Registry::any().any_tier("pro");
+    let file = RuleFile::parse("rules.toml", text, Format::Toml, &pro).unwrap();
+    assert_eq!(left(&file.limiter().build().unwrap(), get("/")).await, Some(999));
     // A field that there is not is wrong under any names.
     let error = RuleFile::parse("rules.toml", text.replace("when", "wenn"), Format::Toml, &Registry::any());
     assert_eq!(error.unwrap_err().problems().len(), 1);

@@ -94,7 +94,7 @@ impl fmt::Display for Mismatch {
                 write!(f, "the host `{found}` is not {}", Any(wanted))
             }
             Self::Host { found: None, wanted } => {
-                write!(f, "the request has no host, and not {}", Any(wanted))
+                write!(f, "no host is named, which would have to be {}", Any(wanted))
             }
             Self::Path { found, wanted } => write!(f, "the path `{found}` is not {}", Any(wanted)),
             Self::Method { found, wanted } => write!(f, "the method `{found}` is not {}", Any(wanted)),
