@@ -42,6 +42,10 @@ pub(crate) struct Timeline {
     memory: Option<MemoryStore<ManualClock>>,
     model: HashMap<(RuleName, Key), Counter>,
     rules: Vec<(RuleName, Quota)>,
+    /// The quota that each rule had before.
+    former: Vec<Quota>,
+    /// Whether both are in use at once.
+    at_once: bool,
     keys: Vec<Key>,
     receipts: VecDeque<(One, Receipt)>,
     /// What was done last, for whoever looks for a mistake.
@@ -68,6 +72,8 @@ impl Timeline {
             memory: (!matches!(about, About::StepsBack)).then_some(memory),
             model: HashMap::new(),
             rules: (0..4).map(|i| (rule(&format!("rule-{i}")), random.quota())).collect(),
+            former: (0..4).map(|_| random.quota()).collect(),
+            at_once: random.once_in(2),
             keys: ["alice", "bob"].map(Key::from).into(),
             receipts: VecDeque::new(),
             history: VecDeque::new(),
@@ -113,6 +119,13 @@ impl Timeline {
 
     /// One to four charges; at times of one counter twice.
     fn request(&mut self) -> Vec<One> {
+        if self.at_once {
+            for ((_, quota), former) in self.rules.iter_mut().zip(&mut self.former) {
+                if self.random.once_in(2) {
+                    std::mem::swap(quota, former);
+                }
+            }
+        }
         let count = self.random.of(&[1, 1, 1, 1, 1, 2, 3, 4]);
         (0..count)
             .map(|_| {
@@ -306,7 +319,7 @@ impl Timeline {
         let rule = self.random.below(self.rules.len() as u64) as usize;
         let quota = self.random.changed(&self.rules[rule].1.clone());
         self.note(&format!("quota {rule} is {quota:?}"));
-        self.rules[rule].1 = quota;
+        self.former[rule] = std::mem::replace(&mut self.rules[rule].1, quota);
     }
 
     fn expired(&self) -> Vec<(RuleName, Key)> {

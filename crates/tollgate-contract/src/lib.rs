@@ -3,6 +3,8 @@
 mod bench;
 mod harness;
 mod join;
+mod ledger;
+mod random;
 mod suite;
 
 pub mod all_or_nothing;
@@ -15,6 +17,7 @@ pub mod peeking;
 pub mod quota_changes;
 pub mod replay;
 pub mod time;
+pub mod two_quotas;
 pub mod waiting;
 pub mod worked_figures;
 

@@ -4,7 +4,7 @@ use tollgate_core::{MINUTE, Quota, SECOND};
 
 use crate::{Bench, Harness, MICRO, each};
 
-fn quotas() -> impl Iterator<Item = Quota> + Clone {
+pub(crate) fn quotas() -> impl Iterator<Item = Quota> + Clone {
     let plain = [each(10, MINUTE), each(7, 3 * SECOND), each(20, MINUTE)];
     plain.into_iter().flatten().chain([
         Quota::per_minute(10).burst(3),

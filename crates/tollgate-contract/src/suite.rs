@@ -111,6 +111,15 @@ macro_rules! __suite {
                 a_wait_after_a_change_is_exact
                 changing_to_and_fro_between_equals_gains_nothing
             }
+            two_quotas {
+                no_more_is_admitted_than_the_looser_allows
+                nobody_is_denied_whom_both_would_admit
+                a_wait_under_either_is_exact
+                nobody_is_locked_for_longer_than_a_full_refill
+                a_smaller_burst_that_is_asked_gives_nothing_back
+                what_is_given_back_is_given_back_to_both
+                a_reset_forgets_both
+            }
             time {
                 a_step_back_frees_nothing
                 a_step_back_into_the_previous_window_frees_nothing

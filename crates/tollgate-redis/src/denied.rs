@@ -108,6 +108,14 @@ fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<T
 }
 
 impl Shard {
+    /// Forgets a counter that is asked under another quota: Redis has to be told, which keeps the count of both.
+    #[inline]
+    fn forget_unless_under(&mut self, hash: u64, quota: &Quota) {
+        if self.entries.get(&hash).is_some_and(|entry| entry.quota != *quota) {
+            self.entries.remove(&hash);
+        }
+    }
+
     /// Drops what no longer counts; whether anything was dropped. Not for each key that comes, if all are denied for
     /// longer: then it would be looked through for nothing, again and again.
     fn make_room(&mut self, now: Passed, valid_for: Passed) -> bool {
@@ -184,7 +192,8 @@ impl Denied {
         const UNKNOWN: Outcome = Outcome::admitted(0, 0, Duration::ZERO, Duration::ZERO, Duration::ZERO);
         let hash = self.names.hash(charge.rule, charge.key);
         let passed = self.passed();
-        let shard = self.shard(hash);
+        let mut shard = self.shard(hash);
+        shard.forget_unless_under(hash, charge.quota);
         let Some(entry) = shard.entries.get(&hash) else { return UNKNOWN };
         if !entry.knows(charge.quota, charge.cost) {
             return UNKNOWN;
@@ -217,7 +226,8 @@ impl Denied {
     #[inline]
     fn peek(&self, charge: &Charge<'_>, cost: u32, local: Passed) -> Option<(Timestamp, Outcome)> {
         let hash = self.names.hash(charge.rule, charge.key);
-        let shard = self.shard(hash);
+        let mut shard = self.shard(hash);
+        shard.forget_unless_under(hash, charge.quota);
         let entry = shard.entries.get(&hash).filter(|entry| entry.knows(charge.quota, cost))?;
         let now = entry.now(local, self.valid_for)?;
         Some((now, entry.counter.peek(charge.quota, cost, now)))

@@ -80,9 +80,9 @@ impl What {
                         let (micros, parts) = quota.time_of_debit(*cost);
                         let (fill, fill_parts) = quota.time_of(quota.max());
                         let (units, micros_of_rate) = quota.rate();
-                        for number in
-                            [micros, parts.into(), fill, fill_parts.into(), units.into(), micros_of_rate]
-                        {
+                        let times =
+                            [micros, parts.into(), fill, fill_parts.into(), units.into(), micros_of_rate];
+                        for number in times.into_iter().chain([u64::from(*cost)]) {
                             push(bytes, number as f64);
                         }
                         bytes.push(parts_width(units));

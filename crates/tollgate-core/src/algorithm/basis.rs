@@ -1,8 +1,12 @@
 //! What the numbers of a state mean.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use crate::{Algorithm, Quota};
+
+/// The shortest period that a quota has, in microseconds.
+const SHORTEST: u64 = 1_000;
 
 /// All that a state has to do with the quota that it was counted under.
 ///
@@ -26,6 +30,26 @@ impl Basis {
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
                 Self { algorithm, units: 1, micros: quota.period_nonzero() }
+            }
+        }
+    }
+
+    /// A quota of this basis that holds so much.
+    pub(crate) fn quota(&self, max: u32) -> Quota {
+        let period = Duration::from_micros(self.period());
+        match self.algorithm {
+            Algorithm::FixedWindow => Quota::fixed_window(max, period),
+            Algorithm::SlidingWindow => Quota::sliding_window(max, period),
+            Algorithm::SlidingLog => Quota::sliding_log(max, period),
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                // A period in lowest terms may be shorter than that of any quota.
+                let times = SHORTEST.div_ceil(self.micros.get()) as u32;
+                let (units, period) = (self.units.saturating_mul(times), period * times);
+                if self.algorithm == Algorithm::TokenBucket {
+                    Quota::token_bucket(units, period).burst(max)
+                } else {
+                    Quota::leaky_bucket(units, period).capacity(max)
+                }
             }
         }
     }

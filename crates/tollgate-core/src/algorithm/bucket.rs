@@ -14,6 +14,11 @@ use crate::{Outcome, Quota, Timestamp};
 /// Whole numbers below this are exact in floating point.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
+/// How many times as much as another of the same rate a quota is likely to hold at most.
+const LIKELY: u64 = 1_000;
+/// The longest that any budget takes to be whole.
+pub(super) const LONGEST: Span = Span { micros: 1 << 52, parts: 0 };
+
 impl FullAt {
     /// How long from now until the budget is whole.
     ///
@@ -32,7 +37,7 @@ impl FullAt {
         if self.owes() { quota.longest_debt() } else { quota.fill() }
     }
 
-    fn set(&mut self, wait: Span, now: Timestamp, owes: bool) {
+    pub(super) fn set(&mut self, wait: Span, now: Timestamp, owes: bool) {
         let micros = now.as_micros().saturating_add(wait.micros);
         *self = Self::new(Span { micros, ..wait }, owes);
     }
@@ -125,9 +130,29 @@ impl FullAt {
         self.set(after, now, after > quota.fill());
     }
 
+    /// Takes `cost` units that were admitted under another quota: up to what this one holds, if that is known.
+    pub(crate) fn press(&mut self, basis: &Basis, max: u32, cost: u32, now: Timestamp) {
+        let left = self.left(now);
+        let most = if max == 0 { LONGEST } else { span(basis, max).min(LONGEST).max(left) };
+        let after = add(left, span(basis, cost).min(LONGEST), basis.units).min(most);
+        self.set(after, now, self.owes() && left > Span::default());
+    }
+
+    /// Whether it is whole only later than this quota takes at most, and not because it owes: either it was counted
+    /// under a quota that holds more, or the clock was set back. Which of the two cannot be told, unless it is by more than
+    /// any quota is likely to hold.
+    pub(crate) fn is_beyond(self, quota: &Quota, now: Timestamp) -> bool {
+        let (left, fill) = (self.left(now), quota.fill());
+        !self.owes() && left > fill && left.micros <= LIKELY.saturating_mul(fill.micros.saturating_add(1))
+    }
+
     /// Takes `cost` units off the wait, and at most so many microseconds.
     pub(crate) fn give_back(&mut self, basis: &Basis, cost: u32, at_most: u64, now: Timestamp) {
         let left = self.left(now);
+        if left == Span::default() {
+            // It stays whole, also for a clock that is set back.
+            return;
+        }
         let back = span(basis, cost).min(Span { micros: at_most, parts: 0 });
         if back >= left {
             self.set(Span::default(), now, false);
@@ -149,13 +174,7 @@ impl FullAt {
     /// The point at which the budget is whole if `used` is used now.
     pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
         let mut state = Self::default();
-        let parts = (used.get() * quota.rate_micros().get() as f64).ceil();
-        let units = u64::from(quota.rate_units());
-        let wait = if parts < EXACT {
-            Span { micros: parts as u64 / units, parts: (parts as u64 % units) as u32 }
-        } else {
-            Span { micros: (parts / units as f64).ceil() as u64, parts: 0 }
-        };
+        let wait = span_of_used(&Basis::of(quota), used);
         let wait = if used.get() < f64::from(quota.max()) { wait.min(quota.fill()) } else { quota.fill() };
         state.set(wait, now, false);
         state
@@ -170,11 +189,22 @@ impl FullAt {
 }
 
 /// How long `cost` units take to come back, whether or not they fit into a budget.
-fn span(basis: &Basis, cost: u32) -> Span {
+pub(super) fn span(basis: &Basis, cost: u32) -> Span {
     let units = u128::from(basis.units);
     let parts = u128::from(cost) * u128::from(basis.micros.get());
     let micros = u64::try_from(parts / units).unwrap_or(u64::MAX);
     Span { micros, parts: (parts % units) as u32 }
+}
+
+/// How long what is used takes to come back, rounded up.
+pub(super) fn span_of_used(basis: &Basis, used: Used) -> Span {
+    let parts = (used.get() * basis.micros.get() as f64).ceil();
+    let units = u64::from(basis.units);
+    if parts < EXACT {
+        Span { micros: parts as u64 / units, parts: (parts as u64 % units) as u32 }
+    } else {
+        Span { micros: (parts / units as f64).ceil() as u64, parts: 0 }
+    }
 }
 
 /// The wait after a charge, or `None` if it does not fit.
@@ -225,7 +255,7 @@ pub(crate) fn ceil(span: Span) -> u64 {
 }
 
 #[inline]
-fn add(a: Span, b: Span, units: u32) -> Span {
+pub(super) fn add(a: Span, b: Span, units: u32) -> Span {
     let parts = u64::from(a.parts) + u64::from(b.parts);
     let units = u64::from(units);
     if parts >= units {
@@ -237,7 +267,7 @@ fn add(a: Span, b: Span, units: u32) -> Span {
 
 /// `a` − `b`; `b` must not be larger.
 #[inline]
-fn sub(a: Span, b: Span, units: u32) -> Span {
+pub(super) fn sub(a: Span, b: Span, units: u32) -> Span {
     if a.parts >= b.parts {
         Span { micros: a.micros - b.micros, parts: a.parts - b.parts }
     } else {

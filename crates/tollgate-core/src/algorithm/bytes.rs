@@ -23,11 +23,25 @@
 //! | sliding log | 4 | cost of all entries |
 //! | | 7 + *w*, each | moment and cost of an entry, oldest first; form ≥ 5 × (*w* − 1) |
 //!
+//! Of two quotas at once, both counters:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 1 | 255 |
+//! | 4 | how many bytes the first counter takes |
+//! | 4, twice | how much the quota of each holds; of the second, 0 if that is not known |
+//! | 7 | the microsecond until which the second is kept |
+//! | 7 + 4, twice | of each that has a guard, as a fixed window may, when that is whole: the microsecond, and parts of one, so many to one as the quota holds; else 0 |
+//! | | the counter of the quota that was asked last |
+//! | | the counter of the other |
+//!
 //! Most counters are 12 bytes or less, which is what the smallest of strings takes in Redis.
 
 use std::num::NonZeroU64;
 
+use super::beside::{Beside, Side};
 use super::counter::State;
+use super::guard::Guard;
 use super::{Basis, Counter, FullAt, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 use crate::quota::Span;
 use crate::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
@@ -43,6 +57,12 @@ const ALGORITHMS: usize = Algorithm::ALL.len();
 const MILLIS: usize = 35;
 /// No moment is as late as that: they are exact in floating point.
 const END: u64 = 1 << 53;
+/// What the bytes of two counters begin with. No counter by itself does.
+const TWO: u8 = u8::MAX;
+/// How wide the length of a counter is.
+const LENGTH: usize = 4;
+/// How wide it is how much a quota holds.
+const MAX: usize = 4;
 /// Added to the moment at which a budget is whole that owes: the last bit of a moment's bytes.
 const OWES: u64 = 1 << 55;
 /// How wide a moment is.
@@ -75,62 +95,111 @@ impl Counter {
     /// The counter as bytes.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(16);
-        let costs = match &self.state {
-            State::SlidingLog(log) => {
-                log.entries().map(|(_, cost)| cost).max().map_or(1, |cost| width(cost.into()))
-            }
-            _ => 1,
+        let Some(beside) = &self.beside else {
+            return plain(&self.basis, &self.state);
         };
-        write_head(&mut bytes, &self.basis, costs);
-        match &self.state {
-            State::TokenBucket(state) => write_full_at(&mut bytes, state.0, self.basis.units),
-            State::LeakyBucket(state) => write_full_at(&mut bytes, state.0, self.basis.units),
-            State::FixedWindow(state) => {
-                write(&mut bytes, state.start, MOMENT);
-                write(&mut bytes, state.count.into(), width(state.count.into()));
-            }
-            State::SlidingWindow(state) => {
-                write(&mut bytes, state.index, INDEX);
-                let width = width(state.previous.max(state.current).into());
-                write(&mut bytes, state.previous.into(), width);
-                write(&mut bytes, state.current.into(), width);
-            }
-            State::SlidingLog(log) => {
-                write(&mut bytes, log.total(), TOTAL);
-                for (at, cost) in log.entries() {
-                    write(&mut bytes, at, MOMENT);
-                    write(&mut bytes, cost.into(), costs);
-                }
-            }
+        let own = plain(&self.basis, &self.state);
+        let mut bytes = vec![TWO];
+        write(&mut bytes, own.len() as u64, LENGTH);
+        write(&mut bytes, beside.max.into(), MAX);
+        write(&mut bytes, beside.other.max.into(), MAX);
+        write(&mut bytes, beside.until, MOMENT);
+        for Guard(full_at) in [beside.guard, beside.other.guard] {
+            let Span { micros, parts } = full_at.at();
+            write(&mut bytes, micros, MOMENT);
+            write(&mut bytes, parts.into(), MAX);
         }
+        bytes.extend_from_slice(&own);
+        bytes.extend(plain(&beside.other.basis, &beside.other.state));
         bytes
     }
 
     /// The counter that these are the bytes of; `None` if they are of none.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut rest = bytes;
-        let tag = usize::from(read_byte(&mut rest)?);
-        let (algorithm, form) = (Algorithm::ALL[tag % ALGORITHMS], tag / ALGORITHMS);
-        match algorithm {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => read_bucket(algorithm, form, rest),
-            Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
-                let micros = match form % PERIOD_FORMS {
-                    WRITTEN_OUT => read(&mut rest, MOMENT)?,
-                    period => PERIODS[period],
-                };
-                let micros = NonZeroU64::new(micros).filter(|micros| micros.get() < END)?;
-                let basis = Basis { algorithm, units: 1, micros };
-                let costs = form / PERIOD_FORMS + 1;
-                let state = match algorithm {
-                    Algorithm::FixedWindow if costs == 1 => read_fixed_window(rest)?,
-                    Algorithm::SlidingWindow if costs == 1 => read_sliding_window(rest, micros.get())?,
-                    Algorithm::SlidingLog if costs <= TOTAL => read_log(rest, costs)?,
-                    _ => return None,
-                };
-                Some(Self { basis, state })
+        match bytes {
+            [TWO, rest @ ..] => read_two(rest),
+            _ => read_plain(bytes),
+        }
+    }
+}
+
+/// The bytes of one counter.
+fn plain(basis: &Basis, state: &State) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(16);
+    let costs = match state {
+        State::SlidingLog(log) => {
+            log.entries().map(|(_, cost)| cost).max().map_or(1, |cost| width(cost.into()))
+        }
+        _ => 1,
+    };
+    write_head(&mut bytes, basis, costs);
+    match state {
+        State::TokenBucket(state) => write_full_at(&mut bytes, state.0, basis.units),
+        State::LeakyBucket(state) => write_full_at(&mut bytes, state.0, basis.units),
+        State::FixedWindow(state) => {
+            write(&mut bytes, state.start, MOMENT);
+            write(&mut bytes, state.count.into(), width(state.count.into()));
+        }
+        State::SlidingWindow(state) => {
+            write(&mut bytes, state.index, INDEX);
+            let width = width(state.previous.max(state.current).into());
+            write(&mut bytes, state.previous.into(), width);
+            write(&mut bytes, state.current.into(), width);
+        }
+        State::SlidingLog(log) => {
+            write(&mut bytes, log.total(), TOTAL);
+            for (at, cost) in log.entries() {
+                write(&mut bytes, at, MOMENT);
+                write(&mut bytes, cost.into(), costs);
             }
+        }
+    }
+    bytes
+}
+
+fn read_two(mut rest: &[u8]) -> Option<Counter> {
+    let length = read(&mut rest, LENGTH)? as usize;
+    let maxes = [read(&mut rest, MAX)? as u32, read(&mut rest, MAX)? as u32];
+    let until = read(&mut rest, MOMENT).filter(|until| *until < END)?;
+    let mut guards = [Guard::default(); 2];
+    for (guard, max) in guards.iter_mut().zip(maxes) {
+        let (micros, parts) = (read(&mut rest, MOMENT)?, read(&mut rest, MAX)? as u32);
+        if micros >= END || (micros > 0 && parts >= max) {
+            return None;
+        }
+        *guard = Guard(FullAt::new(Span { micros, parts }, false));
+    }
+    let (own, other) = rest.split_at_checked(length)?;
+    let (own, other) = (read_plain(own)?, read_plain(other)?);
+    let [max, others_max] = maxes;
+    let [guard, others_guard] = guards;
+    let other = Side { basis: other.basis, state: other.state, max: others_max, guard: others_guard };
+    let beside = Beside { max, guard, other, until };
+    (max > 0).then(|| Counter { beside: Some(Box::new(beside)), ..own })
+}
+
+fn read_plain(bytes: &[u8]) -> Option<Counter> {
+    let mut rest = bytes;
+    let tag = usize::from(read_byte(&mut rest)?);
+    let (algorithm, form) = (Algorithm::ALL[tag % ALGORITHMS], tag / ALGORITHMS);
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => read_bucket(algorithm, form, rest),
+        Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
+            let micros = match form % PERIOD_FORMS {
+                WRITTEN_OUT => read(&mut rest, MOMENT)?,
+                period => PERIODS[period],
+            };
+            let micros = NonZeroU64::new(micros).filter(|micros| micros.get() < END)?;
+            let basis = Basis { algorithm, units: 1, micros };
+            let costs = form / PERIOD_FORMS + 1;
+            let state = match algorithm {
+                Algorithm::FixedWindow if costs == 1 => read_fixed_window(rest)?,
+                Algorithm::SlidingWindow if costs == 1 => read_sliding_window(rest, micros.get())?,
+                Algorithm::SlidingLog if costs <= TOTAL => read_log(rest, costs)?,
+                _ => return None,
+            };
+            Some(Counter::of(basis, state))
         }
     }
 }
@@ -189,7 +258,7 @@ fn read_bucket(algorithm: Algorithm, form: usize, mut rest: &[u8]) -> Option<Cou
     } else {
         State::LeakyBucket(leaky_bucket::State(full_at))
     };
-    Some(Counter { basis: Basis { algorithm, units, micros }, state })
+    Some(Counter::of(Basis { algorithm, units, micros }, state))
 }
 
 fn read_fixed_window(mut rest: &[u8]) -> Option<State> {

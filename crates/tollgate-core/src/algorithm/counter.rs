@@ -1,6 +1,7 @@
 //! One key's count under one rule, whatever the algorithm, and under a quota that may change.
 
-use super::{Basis, Used, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
+use super::beside::Beside;
+use super::{Basis, PRESSED, Used, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
 use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 
 /// One key's count under one rule.
@@ -22,10 +23,29 @@ use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 /// let raised = counter.charge(&Quota::per_minute(100), 1, now);
 /// assert_eq!(raised.remaining(), 100 - 10 - 1);
 /// ```
+///
+/// Two quotas may be in use at once, as when not everybody has learnt of a change, or a caller's tier is now this and now
+/// that. Then both are counted, whichever is asked, and together they admit no more than the looser of them: what the
+/// larger holds, and what comes back under the faster.
+///
+/// ```
+/// use tollgate_core::algorithm::Counter;
+/// use tollgate_core::{Quota, Timestamp};
+///
+/// let (free, pro) = (Quota::per_minute(10), Quota::per_minute(100));
+/// let now = Timestamp::from_secs(1_000);
+/// let mut counter = Counter::new(&pro);
+/// assert!(counter.charge(&pro, 100, now).is_admitted());
+/// // More was used than the smaller one can hold; the larger one has not forgotten it.
+/// assert!(!counter.charge(&free, 1, now).is_admitted());
+/// assert!(!counter.charge(&pro, 1, now).is_admitted());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counter {
     pub(super) basis: Basis,
-    pub(super) state: State,
+    pub(crate) state: State,
+    /// What there is of another quota. Most counters have nothing of the kind.
+    pub(super) beside: Option<Box<Beside>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +61,11 @@ impl Counter {
     /// The counter of a key that was never charged.
     #[must_use]
     pub fn new(quota: &Quota) -> Self {
-        Self { basis: Basis::of(quota), state: State::seed(quota, Used::default(), Timestamp::UNIX_EPOCH) }
+        Self::of(Basis::of(quota), State::seed(quota, Used::default(), Timestamp::UNIX_EPOCH))
+    }
+
+    pub(crate) const fn of(basis: Basis, state: State) -> Self {
+        Self { basis, state, beside: None }
     }
 
     /// Takes `cost` if it fits.
@@ -50,24 +74,49 @@ impl Counter {
             // A quota that makes no sense admits nothing, and is not worth forgetting the count for.
             return self.peek(quota, cost, now);
         }
-        self.reread(quota, now);
-        match &mut self.state {
+        let forgotten = self.bring(quota, now);
+        if self.guard().is_some() {
+            let denied = self.guarded(quota, cost, now);
+            if !denied.is_admitted() {
+                self.state.settle(quota, now);
+                return denied;
+            }
+        }
+        let outcome = match &mut self.state {
             State::TokenBucket(state) => token_bucket::charge(state, quota, cost, now),
             State::FixedWindow(state) => fixed_window::charge(state, quota, cost, now),
             State::SlidingWindow(state) => sliding_window::charge(state, quota, cost, now),
             State::SlidingLog(state) => sliding_log::charge(state, quota, cost, now),
             State::LeakyBucket(state) => leaky_bucket::charge(state, quota, cost, now),
+        };
+        if outcome.is_admitted() {
+            self.press(cost, now);
+        } else if forgotten.is_some() {
+            self.beside = forgotten;
+            return outcome;
         }
+        // What is left is what the guard leaves.
+        if self.guard().is_some() { self.guarded(quota, 0, now) } else { outcome }
     }
 
     /// What [`charge`](Self::charge) would say.
     #[inline]
     #[must_use]
     pub fn peek(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-        if self.basis != Basis::of(quota) {
-            return self.state.reread(&self.basis, quota, now).peek(quota, cost, now);
+        if self.beside.is_none() && self.basis == Basis::of(quota) {
+            return self.state.peek(quota, cost, now);
         }
-        self.state.peek(quota, cost, now)
+        self.peek_changed(quota, cost, now)
+    }
+
+    #[cold]
+    fn peek_changed(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        let mut counter = self.clone();
+        counter.bring(quota, now);
+        if counter.guard().is_some() {
+            return counter.guarded(quota, cost, now);
+        }
+        counter.state.peek(quota, cost, now)
     }
 
     /// Takes `cost` whether or not it fits. What was not there is owed, and is paid off at the quota's pace.
@@ -90,7 +139,7 @@ impl Counter {
         if quota.max() == 0 || cost == 0 {
             return;
         }
-        self.reread(quota, now);
+        self.bring(quota, now);
         match &mut self.state {
             State::TokenBucket(state) => token_bucket::debit(state, quota, cost, receipt, now),
             State::FixedWindow(state) => fixed_window::debit(state, quota, cost, receipt, now),
@@ -98,17 +147,18 @@ impl Counter {
             State::SlidingLog(state) => sliding_log::debit(state, quota, cost, receipt, now),
             State::LeakyBucket(state) => leaky_bucket::debit(state, quota, cost, receipt, now),
         }
+        self.press(cost, now);
     }
 
     /// Gives back, see [`Refund`](crate::Refund).
     pub fn refund(&mut self, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-        let basis = &self.basis;
-        match &mut self.state {
-            State::TokenBucket(state) => state.refund(basis, cost, receipt, now),
-            State::FixedWindow(state) => state.refund(basis, cost, receipt, now),
-            State::SlidingWindow(state) => state.refund(basis, cost, receipt, now),
-            State::SlidingLog(state) => state.refund(basis, cost, receipt, now),
-            State::LeakyBucket(state) => state.refund(basis, cost, receipt, now),
+        self.forget_the_other(now);
+        let before = self.state.window_count(&self.basis, now);
+        self.state.refund(&self.basis, cost, receipt, now);
+        let struck = before - self.state.window_count(&self.basis, now);
+        if let Some(beside) = &mut self.beside {
+            beside.guard.give_back(&self.basis, beside.max, struck, now);
+            beside.other.refund(cost, receipt, now);
         }
     }
 
@@ -118,58 +168,46 @@ impl Counter {
         if quota.max() == 0 {
             return;
         }
-        self.reread(quota, now);
-        match &mut self.state {
-            State::TokenBucket(state) => state.settle(quota, now),
-            State::FixedWindow(state) => state.settle(quota, now),
-            State::SlidingWindow(state) => state.settle(quota, now),
-            State::SlidingLog(state) => state.settle(quota, now),
-            State::LeakyBucket(state) => state.settle(quota, now),
+        let forgotten = self.bring(quota, now);
+        self.state.settle(quota, now);
+        if forgotten.is_some() {
+            self.beside = forgotten;
         }
     }
 
     /// When the counter is no different from that of a key that was never charged.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
-        Timestamp::from_micros(self.state.expires_at(&self.basis))
+        Timestamp::from_micros(match &self.beside {
+            None => self.state.expires_at(&self.basis),
+            Some(beside) => self.state.counts_until(&self.basis).max(beside.until),
+        })
     }
 
-    pub(crate) fn into_state(self) -> State {
-        self.state
+    /// Whether there are two quotas at once.
+    pub(crate) const fn is_of_two(&self) -> bool {
+        self.beside.is_some()
     }
 
-    fn reread(&mut self, quota: &Quota, now: Timestamp) {
-        let basis = Basis::of(quota);
-        if self.basis != basis {
-            self.state = self.state.reread(&self.basis, quota, now);
-            self.basis = basis;
+    /// What share of the budget is used, [`PRESSED`] being all of it. Of two, the larger share.
+    pub(crate) fn pressure(&self, now: Timestamp) -> u32 {
+        let Some(beside) = &self.beside else { return 0 };
+        let other = &beside.other;
+        // Of a quota that is not known nothing is known but that somebody was in need of more.
+        let others = if other.max == 0 { PRESSED } else { other.used(now).pressure(other.max) };
+        self.state.used(&self.basis, now).pressure(beside.max).max(others)
+    }
+
+    /// Counts for the other quota what was admitted under the one that was asked.
+    fn press(&mut self, cost: u32, now: Timestamp) {
+        if let Some(beside) = &mut self.beside {
+            beside.press(&self.basis, cost, now);
         }
     }
 }
 
 impl State {
-    /// The state under a new quota.
-    pub(crate) fn reread(&self, old: &Basis, new: &Quota, now: Timestamp) -> Self {
-        if *old == Basis::of(new) {
-            return self.clone();
-        }
-        // What has expired may have been dropped; it must not matter whether it was.
-        if self.expires_at(old) <= now.as_micros() {
-            return Self::seed(new, Used::default(), now);
-        }
-        match self {
-            // The moments of a log mean the same, whatever the period. But what has left by the old one has left:
-            // it may have been dropped, and it must not matter whether it was.
-            Self::SlidingLog(log) if new.algorithm() == Algorithm::SlidingLog => {
-                let mut log = log.clone();
-                log.move_to(old.period(), now);
-                Self::SlidingLog(log)
-            }
-            _ => Self::seed(new, self.used(old, now), now),
-        }
-    }
-
-    fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
+    pub(super) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
         let used = used.at_most(quota.max());
         match quota.algorithm() {
             Algorithm::TokenBucket => Self::TokenBucket(token_bucket::State::seed(quota, used, now)),
@@ -191,7 +229,7 @@ impl State {
         }
     }
 
-    fn used(&self, basis: &Basis, now: Timestamp) -> Used {
+    pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
         match self {
             Self::TokenBucket(state) => state.used(basis, now),
             Self::FixedWindow(state) => state.used(basis, now),
@@ -201,13 +239,80 @@ impl State {
         }
     }
 
-    fn expires_at(&self, basis: &Basis) -> u64 {
+    pub(crate) fn expires_at(&self, basis: &Basis) -> u64 {
         match self {
             Self::TokenBucket(state) => state.expires_at(basis),
             Self::FixedWindow(state) => state.expires_at(basis),
             Self::SlidingWindow(state) => state.expires_at(basis),
             Self::SlidingLog(state) => state.expires_at(basis),
             Self::LeakyBucket(state) => state.expires_at(basis),
+        }
+    }
+
+    /// Drops what no longer counts.
+    pub(super) fn move_to(&mut self, basis: &Basis, now: Timestamp) {
+        match self {
+            // Of a bucket there is nothing that could be dropped.
+            Self::TokenBucket(_) | Self::LeakyBucket(_) => {}
+            Self::FixedWindow(state) => state.move_to(basis.period(), now),
+            Self::SlidingWindow(state) => state.move_to(basis.period(), now),
+            Self::SlidingLog(state) => state.move_to(basis.period(), now),
+        }
+    }
+
+    /// Until when anything of it counts.
+    pub(super) fn counts_until(&self, basis: &Basis) -> u64 {
+        match self {
+            Self::TokenBucket(state) => state.counts_until(basis),
+            Self::FixedWindow(state) => state.counts_until(basis),
+            Self::SlidingWindow(state) => state.counts_until(basis),
+            Self::SlidingLog(state) => state.counts_until(basis),
+            Self::LeakyBucket(state) => state.counts_until(basis),
+        }
+    }
+
+    /// Counts what was admitted under another quota. `max`: how much its own holds, or zero if that is not known.
+    pub(super) fn press(&mut self, basis: &Basis, max: u32, cost: u32, now: Timestamp) {
+        match self {
+            Self::TokenBucket(state) => state.press(basis, max, cost, now),
+            Self::FixedWindow(state) => state.press(basis, max, cost, now),
+            Self::SlidingWindow(state) => state.press(basis, max, cost, now),
+            Self::SlidingLog(state) => state.press(basis, max, cost, now),
+            Self::LeakyBucket(state) => state.press(basis, max, cost, now),
+        }
+    }
+
+    pub(super) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        match self {
+            Self::TokenBucket(state) => state.refund(basis, cost, receipt, now),
+            Self::FixedWindow(state) => state.refund(basis, cost, receipt, now),
+            Self::SlidingWindow(state) => state.refund(basis, cost, receipt, now),
+            Self::SlidingLog(state) => state.refund(basis, cost, receipt, now),
+            Self::LeakyBucket(state) => state.refund(basis, cost, receipt, now),
+        }
+    }
+
+    /// What a fixed window counts.
+    pub(super) fn window_count(&self, basis: &Basis, now: Timestamp) -> u32 {
+        if let Self::FixedWindow(state) = self { state.used(basis, now).ceil() } else { 0 }
+    }
+
+    pub(super) fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        match self {
+            Self::TokenBucket(state) => state.settle(quota, now),
+            Self::FixedWindow(state) => state.settle(quota, now),
+            Self::SlidingWindow(state) => state.settle(quota, now),
+            Self::SlidingLog(state) => state.settle(quota, now),
+            Self::LeakyBucket(state) => state.settle(quota, now),
+        }
+    }
+
+    /// Whether it is a bucket that is whole only later than this quota takes at most.
+    pub(crate) fn is_beyond(&self, quota: &Quota, now: Timestamp) -> bool {
+        match self {
+            Self::TokenBucket(token_bucket::State(full_at))
+            | Self::LeakyBucket(leaky_bucket::State(full_at)) => full_at.is_beyond(quota, now),
+            _ => false,
         }
     }
 }

@@ -35,8 +35,7 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 
 /// Counts `cost`, whether or not the window has room for it.
 pub fn debit(state: &mut State, quota: &Quota, cost: u32, _: Option<Receipt>, now: Timestamp) {
-    let current = state.at(quota.period_micros(), now);
-    *state = State { count: current.count.saturating_add(cost), ..current };
+    state.press(&Basis::of(quota), quota.max(), cost, now);
 }
 
 /// Takes `cost` off the count, if the window in which it was charged is not over.
@@ -103,8 +102,31 @@ impl State {
         Self { start: window(quota.period_micros(), now), count: used.ceil() }
     }
 
+    /// Counts what was admitted under another quota, or is taken whether or not it fits.
+    pub(crate) fn press(&mut self, basis: &Basis, _: u32, cost: u32, now: Timestamp) {
+        let current = self.at(basis.period(), now);
+        *self = Self { count: current.count.saturating_add(cost), ..current };
+    }
+
+    /// Moves on to the window that is now.
+    pub(crate) fn move_to(&mut self, period: u64, now: Timestamp) {
+        *self = self.at(period, now);
+    }
+
+    /// Until when anything counts.
+    pub(crate) fn counts_until(&self, basis: &Basis) -> u64 {
+        if self.count == 0 { 0 } else { self.end(basis.period()) }
+    }
+
     pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
         Used::units(u64::from(self.at(basis.period(), now).count))
+    }
+
+    /// How much is used if the window before has passed all that it may, in its last moment: of what comes back steadily.
+    pub(crate) fn used_twice(&self, basis: &Basis, limit: u32, now: Timestamp) -> Used {
+        let State { start, count } = self.at(basis.period(), now);
+        let left = start.saturating_add(basis.period()) - now.as_micros();
+        Used::exactly(f64::from(count) + f64::from(limit) * left as f64 / basis.period() as f64)
     }
 
     pub(crate) fn expires_at(&self, basis: &Basis) -> u64 {

@@ -57,6 +57,14 @@ impl State {
         self.0.settle(quota, now);
     }
 
+    pub(crate) fn press(&mut self, basis: &Basis, max: u32, cost: u32, now: Timestamp) {
+        self.0.press(basis, max, cost, now);
+    }
+
+    pub(crate) fn counts_until(&self, basis: &Basis) -> u64 {
+        self.expires_at(basis)
+    }
+
     pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
         self.0.used(basis, now)
     }

@@ -37,11 +37,14 @@
 //! ```
 
 mod basis;
+mod beside;
 mod bucket;
 mod bytes;
+mod change;
 pub(crate) mod counter;
 pub mod fixed_window;
 mod full_at;
+mod guard;
 pub mod leaky_bucket;
 mod several;
 pub mod sliding_log;

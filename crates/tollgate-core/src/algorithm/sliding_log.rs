@@ -11,6 +11,10 @@ use crate::{Outcome, Quota, Receipt, Timestamp};
 /// callers who come once do not cost the memory of those who come often.
 const WHOLE: u32 = 8;
 
+/// How many admissions a log remembers that were made under another quota, before anybody has asked under its own again
+/// and it is known how many matter.
+const MOST_BESIDE: usize = 1_024;
+
 /// The admissions of the last period, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
@@ -196,6 +200,43 @@ impl State {
             state.push(quota, used.ceil(), now.as_micros());
         }
         state
+    }
+
+    /// Logs what was admitted under another quota. What is above `max` need not be remembered, as the oldest leave
+    /// first; nor, where that is not known, more than so many admissions.
+    pub(crate) fn press(&mut self, basis: &Basis, max: u32, cost: u32, now: Timestamp) {
+        self.move_to(basis.period(), now);
+        let at = now.as_micros();
+        let cost = if max == 0 { cost } else { cost.min(max) };
+        let most = if max == 0 { u64::from(u32::MAX) } else { u64::from(max) };
+        self.drop_oldest((self.total + u64::from(cost)).saturating_sub(most));
+        self.total += u64::from(cost);
+        match self.entries.back_mut() {
+            Some(newest) if newest.at() == at => newest.cost += cost,
+            _ => self.entries.push_back(Entry::new(at, cost)),
+        }
+        if max == 0 && self.entries.len() > MOST_BESIDE {
+            let oldest = self.entries.front().map_or(0, |entry| entry.cost);
+            self.drop_oldest(oldest.into());
+        }
+    }
+
+    /// Drops so many units, the oldest first.
+    fn drop_oldest(&mut self, mut units: u64) {
+        self.total -= units.min(self.total);
+        while let Some(oldest) = self.entries.front_mut().filter(|_| units > 0) {
+            let dropped = units.min(oldest.cost.into());
+            units -= dropped;
+            oldest.cost -= dropped as u32;
+            if oldest.cost == 0 {
+                self.entries.pop_front();
+            }
+        }
+    }
+
+    /// Until when anything counts.
+    pub(crate) fn counts_until(&self, basis: &Basis) -> u64 {
+        self.expires_at(basis)
     }
 
     pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {

@@ -37,8 +37,7 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 
 /// Counts `cost`, whether or not the estimate has room for it.
 pub fn debit(state: &mut State, quota: &Quota, cost: u32, _: Option<Receipt>, now: Timestamp) {
-    let current = state.at(quota.period_micros(), now);
-    *state = State { current: current.current.saturating_add(cost), ..current };
+    state.press(&Basis::of(quota), quota.max(), cost, now);
 }
 
 /// Takes `cost` off the count of the window in which it was charged, if that still counts.
@@ -78,6 +77,26 @@ impl State {
 
     pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
         Self { index: index(quota.period_micros(), now), previous: 0, current: used.ceil() }
+    }
+
+    /// Counts what was admitted under another quota, or is taken whether or not it fits.
+    pub(crate) fn press(&mut self, basis: &Basis, _: u32, cost: u32, now: Timestamp) {
+        let current = self.at(basis.period(), now);
+        *self = Self { current: current.current.saturating_add(cost), ..current };
+    }
+
+    /// Moves on to the window that is now.
+    pub(crate) fn move_to(&mut self, period: u64, now: Timestamp) {
+        *self = self.at(period, now);
+    }
+
+    /// Until when anything counts.
+    pub(crate) fn counts_until(&self, basis: &Basis) -> u64 {
+        match (self.previous, self.current) {
+            (0, 0) => 0,
+            (_, 0) => (self.index + 1) * basis.period(),
+            _ => (self.index + 2) * basis.period(),
+        }
     }
 
     pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {

@@ -7,7 +7,7 @@ use super::slot::{Pack, Packed, Slot};
 use super::table::Table;
 use crate::algorithm::counter::State;
 use crate::algorithm::{
-    Basis, PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
+    Basis, Counter, PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
 };
 use crate::{Algorithm, Charge, Debit, Outcome, Quota, Refund, Timestamp};
 
@@ -30,6 +30,8 @@ pub(super) struct Shard {
 struct Rest {
     quotas: Quotas,
     logs: Slab<sliding_log::State>,
+    /// Of keys that are asked under two quotas at once.
+    of_two: Slab<Counter>,
     max_keys: usize,
     evicted: u64,
     expired: u64,
@@ -110,9 +112,25 @@ macro_rules! with_state {
     }};
 }
 
+/// Whether a key is whole only later than the quota takes at most that it was counted under.
+#[inline]
+fn is_beyond(slot: &Slot, quota: &Quota, now: Timestamp) -> bool {
+    let is_bucket = matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
+    is_bucket && <token_bucket::State as Pack>::unpack(slot.packed, quota, now).0.is_beyond(quota, now)
+}
+
+impl Rest {
+    /// Whether a key was counted under this very quota, and no other.
+    #[inline]
+    fn is_under(&self, slot: &Slot, quota: &Quota) -> bool {
+        !slot.is_of_two() && self.quotas.get(slot.quota) == quota
+    }
+}
+
 impl Shard {
     pub(super) fn new(max_keys: usize) -> Self {
-        let rest = Rest { quotas: Quotas::default(), logs: Slab::new(), max_keys, evicted: 0, expired: 0 };
+        let (quotas, logs, of_two) = (Quotas::default(), Slab::new(), Slab::new());
+        let rest = Rest { quotas, logs, of_two, max_keys, evicted: 0, expired: 0 };
         Self { table: Table::default(), recent: Recent::NONE, rest: Box::new(rest) }
     }
 
@@ -163,7 +181,7 @@ impl Shard {
             return Some((copy.packed, outcome));
         }
         let quota = charge.quota;
-        if quota.algorithm() == Algorithm::SlidingLog || self.rest.quotas.get(copy.quota) != quota {
+        if quota.algorithm() == Algorithm::SlidingLog || !self.rest.is_under(&copy, quota) {
             return None;
         }
         self.recent = Recent::new(quota, copy.quota);
@@ -193,7 +211,7 @@ impl Shard {
         let Some(slot) = self.table.sought(at, tag) else {
             return self.charge_new(tag, charge, own, now);
         };
-        if *self.rest.quotas.get(slot.quota) != *quota {
+        if !self.rest.is_under(slot, quota) || is_beyond(slot, quota, now) {
             return self.charge_changed(tag, at, charge, now);
         }
         self.recent = Recent::new(quota, slot.quota);
@@ -210,20 +228,19 @@ impl Shard {
             || self.peek(tag, charge, cost, now).is_admitted()
     }
 
-    /// Charges a key that was counted under another quota.
+    /// Charges a key that was counted under another quota, or is under two.
     #[cold]
     fn charge_changed(&mut self, tag: u64, at: usize, charge: &Charge<'_>, now: Timestamp) -> Outcome {
         if charge.quota.max() == 0 {
             // Makes no sense and admits nothing; not worth forgetting the count for.
             return self.peek(tag, charge, charge.cost, now);
         }
-        self.reread(at, charge.quota, now);
-        self.charge(at, tag, charge, &[], now)
+        self.change(at, charge.quota, now, |counter| counter.charge(charge.quota, charge.cost, now))
     }
 
     #[cold]
     fn charge_new(&mut self, tag: u64, charge: &Charge<'_>, own: Own<'_>, now: Timestamp) -> Outcome {
-        let mut counter = crate::algorithm::Counter::new(charge.quota);
+        let mut counter = Counter::new(charge.quota);
         let outcome = counter.charge(charge.quota, charge.cost, now);
         if outcome.is_admitted() && charge.cost > 0 {
             self.insert(tag, counter, charge.quota, own, now);
@@ -231,16 +248,9 @@ impl Shard {
         outcome
     }
 
-    fn insert(
-        &mut self,
-        tag: u64,
-        counter: crate::algorithm::Counter,
-        quota: &Quota,
-        own: Own<'_>,
-        now: Timestamp,
-    ) {
+    fn insert(&mut self, tag: u64, counter: Counter, quota: &Quota, own: Own<'_>, now: Timestamp) {
         self.make_room(tag, own, now);
-        let packed = self.pack(counter.into_state());
+        let packed = self.pack(counter.state);
         let quota = self.acquire(quota);
         self.table.insert(Slot { tag, packed, quota });
     }
@@ -250,16 +260,15 @@ impl Shard {
         match self.table.find(tag) {
             Ok(at) => {
                 let slot = &self.table.slots()[at];
-                let old = self.rest.quotas.get(slot.quota);
-                if old != charge.quota {
-                    let state = self.unpack(slot, now).reread(&Basis::of(old), charge.quota, now);
-                    return state.peek(charge.quota, cost, now);
+                let quota = charge.quota;
+                if !self.rest.is_under(slot, quota) {
+                    return self.counter(slot, now).peek(quota, cost, now);
                 }
-                with_state!(slot.packed, old, now, self.rest.logs, |module, state| {
-                    module::peek(state, old, cost, now)
+                with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
+                    module::peek(state, quota, cost, now)
                 })
             }
-            Err(_) => crate::algorithm::Counter::new(charge.quota).peek(charge.quota, cost, now),
+            Err(_) => Counter::new(charge.quota).peek(charge.quota, cost, now),
         }
     }
 
@@ -271,10 +280,10 @@ impl Shard {
         if quota.max() == 0 {
             return;
         }
-        if self.rest.quotas.get(self.table.slot(at).quota) != quota {
-            self.reread(at, quota, now);
-        }
         let slot = self.table.slot(at);
+        if !self.rest.is_under(slot, quota) || is_beyond(slot, quota, now) {
+            return self.change(at, quota, now, |counter| counter.settle(quota, now));
+        }
         with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
             module::State::settle(state, quota, now);
         });
@@ -283,6 +292,10 @@ impl Shard {
     pub(super) fn refund(&mut self, tag: u64, refund: &Refund<'_>, now: Timestamp) {
         if let Ok(at) = self.table.find(tag) {
             let slot = self.table.slot(at);
+            if slot.is_of_two() {
+                let counter = &mut self.rest.of_two[slot.packed.narrow as usize];
+                return counter.refund(refund.cost, refund.receipt, now);
+            }
             let quota = self.rest.quotas.get(slot.quota);
             with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
                 module::refund(state, quota, refund.cost, refund.receipt, now);
@@ -297,14 +310,14 @@ impl Shard {
             return;
         }
         let Ok(at) = self.table.find(tag) else {
-            let mut counter = crate::algorithm::Counter::new(quota);
+            let mut counter = Counter::new(quota);
             counter.debit(quota, cost, receipt, now);
             return self.insert(tag, counter, quota, &[], now);
         };
-        if self.rest.quotas.get(self.table.slot(at).quota) != quota {
-            self.reread(at, quota, now);
-        }
         let slot = self.table.slot(at);
+        if !self.rest.is_under(slot, quota) || is_beyond(slot, quota, now) {
+            return self.change(at, quota, now, |counter| counter.debit(quota, cost, receipt, now));
+        }
         with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
             module::debit(state, quota, cost, receipt, now);
         });
@@ -316,15 +329,32 @@ impl Shard {
         }
     }
 
-    /// Re-reads a key under a new quota.
+    /// Does something under a quota to a key that was counted under another, or is under two, which it may be from then
+    /// on or no more.
     #[cold]
-    fn reread(&mut self, at: usize, quota: &Quota, now: Timestamp) {
+    fn change<R>(
+        &mut self,
+        at: usize,
+        quota: &Quota,
+        now: Timestamp,
+        what: impl FnOnce(&mut Counter) -> R,
+    ) -> R {
         let slot = self.table.slots()[at];
-        let state = self.unpack(&slot, now).reread(&Basis::of(self.rest.quotas.get(slot.quota)), quota, now);
-        self.release(&slot);
-        let packed = self.pack(state);
-        let quota = self.acquire(quota);
-        *self.table.slot(at) = Slot { packed, quota, ..slot };
+        let mut counter = if slot.is_of_two() {
+            self.rest.of_two.remove(slot.packed.narrow as usize)
+        } else {
+            let counter = self.counter(&slot, now);
+            self.release(&slot);
+            counter
+        };
+        let result = what(&mut counter);
+        *self.table.slot(at) = if counter.is_of_two() {
+            Slot::of_two(slot.tag, self.rest.of_two.insert(counter) as u32)
+        } else {
+            let packed = self.pack(counter.state);
+            Slot { tag: slot.tag, packed, quota: self.acquire(quota) }
+        };
+        result
     }
 
     fn pack(&mut self, state: State) -> Packed {
@@ -337,15 +367,19 @@ impl Shard {
         }
     }
 
-    fn unpack(&self, slot: &Slot, now: Timestamp) -> State {
+    fn counter(&self, slot: &Slot, now: Timestamp) -> Counter {
+        if slot.is_of_two() {
+            return self.rest.of_two[slot.packed.narrow as usize].clone();
+        }
         let quota = self.rest.quotas.get(slot.quota);
-        match quota.algorithm() {
+        let state = match quota.algorithm() {
             Algorithm::TokenBucket => State::TokenBucket(Pack::unpack(slot.packed, quota, now)),
             Algorithm::FixedWindow => State::FixedWindow(Pack::unpack(slot.packed, quota, now)),
             Algorithm::SlidingWindow => State::SlidingWindow(Pack::unpack(slot.packed, quota, now)),
             Algorithm::LeakyBucket => State::LeakyBucket(Pack::unpack(slot.packed, quota, now)),
             Algorithm::SlidingLog => State::SlidingLog(self.rest.logs[slot.packed.narrow as usize].clone()),
-        }
+        };
+        Counter::of(Basis::of(quota), state)
     }
 
     /// The number of a quota, for one more slot.
@@ -361,6 +395,10 @@ impl Shard {
 
     /// Gives up what a slot refers to.
     fn release(&mut self, slot: &Slot) {
+        if slot.is_of_two() {
+            self.rest.of_two.remove(slot.packed.narrow as usize);
+            return;
+        }
         if self.rest.quotas.get(slot.quota).algorithm() == Algorithm::SlidingLog {
             self.rest.logs.remove(slot.packed.narrow as usize);
         }
@@ -412,6 +450,10 @@ impl Shard {
 
     /// How much a key matters: what share of its budget is used, and until when that matters.
     fn weight(&self, slot: &Slot, now: Timestamp) -> (u32, u64) {
+        if slot.is_of_two() {
+            let counter = &self.rest.of_two[slot.packed.narrow as usize];
+            return (counter.pressure(now), counter.expires_at().as_micros());
+        }
         let quota = self.rest.quotas.get(slot.quota);
         let (used, expires_at) = with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
             (state.used(&Basis::of(quota), now), state.expires_at(&Basis::of(quota)))
@@ -427,6 +469,7 @@ impl Shard {
         if self.table.is_sparse() {
             self.table.resize();
             self.rest.logs.shrink_to_fit();
+            self.rest.of_two.shrink_to_fit();
         }
     }
 
@@ -438,7 +481,6 @@ impl Shard {
                 at += 1;
                 continue;
             }
-            let quota = *self.rest.quotas.get(slot.quota);
             let left = self.expires_at(&slot, now).saturating_sub(now.as_micros());
             if left == 0 {
                 // Whatever stood behind it may have moved here.
@@ -446,16 +488,27 @@ impl Shard {
                 self.rest.expired += 1;
                 continue;
             }
-            if u128::from(left) > quota.full_refill().as_micros() {
-                // The clock was set back: from now on it is a full refill, and not until the clock is where it
-                // was.
-                self.settle(slot.tag, &quota, now);
+            // If it is longer than a full refill, the clock was set back: from now on it is a full refill, and not until
+            // the clock is where it was.
+            if slot.is_of_two() {
+                self.rest.of_two[slot.packed.narrow as usize].settle_clock(now);
+            } else {
+                let quota = *self.rest.quotas.get(slot.quota);
+                if u128::from(left) > quota.full_refill().as_micros() {
+                    let slot = self.table.slot(at);
+                    with_state!(mut slot.packed, &quota, now, self.rest.logs, |module, state| {
+                        module::State::settle(state, &quota, now);
+                    });
+                }
             }
             at += 1;
         }
     }
 
     fn expires_at(&self, slot: &Slot, now: Timestamp) -> u64 {
+        if slot.is_of_two() {
+            return self.rest.of_two[slot.packed.narrow as usize].expires_at().as_micros();
+        }
         let quota = self.rest.quotas.get(slot.quota);
         with_state!(slot.packed, quota, now, self.rest.logs, |module, state| state
             .expires_at(&Basis::of(quota)))

@@ -17,8 +17,20 @@ pub(super) struct Slot {
 const _: () = assert!(size_of::<Slot>() == 24);
 
 impl Slot {
+    /// What stands for the number of a quota if there are two.
+    const OF_TWO: u32 = u32::MAX - 1;
+
+    pub(super) const fn of_two(tag: u64, at: u32) -> Self {
+        Self { tag, packed: Packed { wide: 0, narrow: at }, quota: Self::OF_TWO }
+    }
+
     // Larger than any hash, so that a search that is for the first larger one stops here as well.
     pub(super) const FREE: Self = Self { tag: u64::MAX, packed: Packed { wide: 0, narrow: 0 }, quota: 0 };
+
+    /// Whether there are two quotas at once: then the counter is elsewhere, and `packed` says where.
+    pub(super) const fn is_of_two(&self) -> bool {
+        self.quota == Self::OF_TWO
+    }
 
     pub(super) const fn is_free(&self) -> bool {
         self.tag == Self::FREE.tag

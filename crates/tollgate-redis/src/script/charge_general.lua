@@ -17,8 +17,8 @@ local function at_most(a, b, c, d)
   return a3 <= b3
 end
 
--- Whether a term fits into a counter; of buckets, also how long it would take to be whole then.
-local function fits(k, t)
+-- Whether a term fits into a counter by itself; of buckets, also how long it would take to be whole then.
+local function fits_alone(k, t)
   if t.is_bucket then
     local micros, parts = wait_of(k, t)
     if t.cost + t.cost_parts == 0 then return true, micros, parts end
@@ -37,6 +37,26 @@ local function fits(k, t)
     return at_most(ys[k], (xs[k] + 1) * t.period - now, room, t.period)
   end
   return false
+end
+
+-- Whether a term fits into a counter. If that is a fixed window with a guard, it has to fit there as well, or into the other
+-- counter.
+local function fits(k, t)
+  local fit, micros, parts = fits_alone(k, t)
+  local b = besides[k]
+  if not fit or not b or b.guard == 0 or t.cost == 0 then return fit, micros, parts end
+  local _, _, more = guard_with(b.guard, b.parts, t.period, t.max, t.cost)
+  if not more then return true end
+  if t.cost > b.others_max then return false end
+  local o, other = k + #keys, term_beside(b.other, b.others_max, t.cost)
+  bring_plain(o, other, b.other)
+  return (fits_alone(o, other))
+end
+
+-- How many units a term costs.
+local function units_of(t)
+  if not t.is_bucket then return t.cost end
+  return floor((t.cost * t.units + t.cost_parts) / t.micros + 0.5)
 end
 
 -- Charges a term that fits.
@@ -58,7 +78,8 @@ local function take(k, t, micros, parts)
   else
     xs[k], added[k] = xs[k] + t.cost, added[k] + t.cost
   end
-  dirty[k] = true
+  dirty[k], forgotten[k] = true, nil
+  if besides[k] then press(k, t, units_of(t)) end
 end
 
 -- Remembers that the quota changed or the clock was set back, though the request was denied: what it was told
@@ -156,13 +177,13 @@ end
 
 for k = 1, #keys do
   if dirty[k] then
-    local value, left = value_of(k)
+    local value, left = close(k, value_of(k))
     if left > 0 then call('SET', keys[k], value, AT, moment(left)) else call('DEL', keys[k]) end
   end
   if before[k] then
     values[k] = summary(k)
   elseif is_peek and values[k] and not read_head(values[k]) then
-    values[k] = false
+    if byte(values[k], 1) ~= TWO or not open(values[k]) then values[k] = false end
   end
 end
 

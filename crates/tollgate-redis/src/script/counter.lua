@@ -73,6 +73,20 @@ local function read_bucket(value, from, parts)
   return micros, number(value, from + 7, parts), owes
 end
 
+-- How long so many units of a rate take to come back, exactly; more than any bucket takes is not told apart.
+local function span(cost, units, micros)
+  local whole = floor(micros / units)
+  local rest = micros - whole * units
+  local high, low = floor(cost / 65536), cost % 65536
+  local a = high * rest
+  local a_whole = floor(a / units)
+  local b = (a - a_whole * units) * 65536 + low * rest
+  local b_whole = floor(b / units)
+  local time = cost * whole + a_whole * 65536 + b_whole
+  if time >= LONGEST then return LONGEST, 0 end
+  return time, b - b_whole * units
+end
+
 -- How long a bucket that owes takes at most to be whole.
 local function longest_debt(t)
   local micros, parts = 2 * t.fill, 2 * t.fill_parts

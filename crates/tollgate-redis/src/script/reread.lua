@@ -82,8 +82,9 @@ local function value_of(k)
   local t = owners[k]
   local algorithm = t.algorithm
   if t.is_bucket then
-    if xs[k] < now or (xs[k] == now and ys[k] == 0) then return '', 0 end
-    return write_bucket(t.head, xs[k], ys[k], t.wide, zs[k]), xs[k] - xs[k] % t.grid + 2 * t.grid - now
+    local value = write_bucket(t.head, xs[k], ys[k], t.wide, zs[k])
+    if xs[k] < now or (xs[k] == now and ys[k] == 0) then return value, 0 end
+    return value, xs[k] - xs[k] % t.grid + 2 * t.grid - now
   elseif algorithm == FIXED_WINDOW then
     return write_fixed_window(t.head, xs[k], ys[k]), ys[k] > 0 and xs[k] + t.period - now or 0
   elseif algorithm == SLIDING_WINDOW then
@@ -111,55 +112,41 @@ local function foreign(k, t)
   return seed(k, t, 0)
 end
 
--- Reads a counter under a term, or re-reads it if it was counted under another quota.
-local function bring(k, t)
-  local value, head, algorithm = values[k], t.head, t.algorithm
-  local owner = owners[k]
-  owners[k] = t
-  if owner then
-    if owner.head == head then
-      if before[k] then needs[k] = math.max(needs[k], xs[k] + 1 - t.max) end
-      return
-    end
-    -- An earlier request of this call had another quota.
-    owners[k], before[k] = owner, nil
-    local left
-    value, left = value_of(k)
-    owners[k] = t
-    if left <= 0 then value = nil end
-  end
+-- Reads a counter under a term of its own rate or period. `summed`: whether a log may be told as a summary.
+local function bring_plain(k, t, value, summed)
+  local head, algorithm = t.head, t.algorithm
+  owners[k], before[k] = t, nil
   if not value then return seed(k, t, 0) end
+  local from, wide = #head + 1, t.wide
   if sub(value, 1, #head) ~= head then
-    local old, _, period, from, wide = read_head(value)
+    -- The same, written otherwise: a log whose costs have another width.
+    local old, _
+    old, _, _, from, wide = read_head(value)
     if not old then return foreign(k, t) end
-    changed[k] = true
-    if old ~= SLIDING_LOG or algorithm ~= SLIDING_LOG then
-      return seed(k, t, math.min(used(value), t.max))
-    end
-    -- The moments of a log mean the same, whatever the period; but what has left has left.
-    if not is_log(value, from, wide) then return seed(k, t, 0) end
-    xs[k], logs[k], ys[k] = read_log(value, from, wide, math.min(period, t.period), now)
-    logs[k], wides[k] = widen(logs[k], wide, t.wide)
-    added[k] = 0
-    return
+    changed[k], summed = true, false
   end
-  local from = #head + 1
   if t.is_bucket then
-    if #value ~= from + 6 + t.wide then return foreign(k, t) end
-    xs[k], ys[k], zs[k] = read_bucket(value, from, t.wide)
+    if #value ~= from + 6 + wide then return foreign(k, t) end
+    xs[k], ys[k], zs[k] = read_bucket(value, from, wide)
     if xs[k] >= EXACT or ys[k] >= t.units then return foreign(k, t) end
     return
   end
   if not read_head(value) then return foreign(k, t) end
   if algorithm == FIXED_WINDOW then
-    xs[k], ys[k], changed[k] = read_fixed_window(value, from, t.period, now)
+    local set_back
+    xs[k], ys[k], set_back = read_fixed_window(value, from, t.period, now)
+    changed[k] = changed[k] or set_back
   elseif algorithm == SLIDING_WINDOW then
-    xs[k], ys[k], zs[k], changed[k] = read_sliding_window(value, from, t.period, now)
+    local set_back
+    xs[k], ys[k], zs[k], set_back = read_sliding_window(value, from, t.period, now)
+    changed[k] = changed[k] or set_back
   else
+    if wide ~= t.wide and not is_log(value, from, wide) then return seed(k, t, 0) end
     local set_back, left
-    xs[k], logs[k], ys[k], set_back, left = read_log(value, from, t.wide, t.period, now)
-    wides[k], added[k], changed[k] = t.wide, 0, set_back or left
-    if not owner and not set_back then
+    xs[k], logs[k], ys[k], set_back, left = read_log(value, from, wide, t.period, now)
+    logs[k], wides[k] = widen(logs[k], wide, t.wide)
+    added[k], changed[k] = 0, changed[k] or set_back or left
+    if summed and not set_back then
       before[k], needs[k] = { t, xs[k], logs[k], ys[k] }, xs[k] + 1 - t.max
     end
   end

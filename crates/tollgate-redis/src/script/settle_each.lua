@@ -30,7 +30,7 @@ end
 
 -- Takes what is due, whether or not it fits.
 local function debit(k, t)
-  owners[k] = nil
+  owners[k], besides[k], forgotten[k] = nil, nil, nil
   bring(k, t)
   if t.is_bucket then
     local micros, parts = wait_of(k, t)
@@ -51,16 +51,27 @@ local function debit(k, t)
       added[k] = cost
     end
   end
-  put(k, value_of(k))
+  forgotten[k] = nil
+  press(k, t, t.count)
+  put(k, close(k, value_of(k)))
 end
 
--- Gives back. `charged`: when it was charged, or -1 if any charge will do; `reset`: when the budget was going to be whole
--- after that.
-local function refund(k, cost, charged, reset)
-  local value = values[k]
-  if not value then return end
+-- For how long a counter matters.
+local function left_of(value)
   local algorithm, units, micros, from, wide = read_head(value)
-  if not algorithm then return end
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    local full, parts = read_bucket(value, from, wide)
+    if full < now or (full == now and parts == 0) then return 0 end
+    local grid = math.min(math.max(8 * micros / units, 1e6), 3.6e9)
+    return full - full % grid + 2 * grid - now
+  end
+  return counts_until(value) - now
+end
+
+-- A counter from which so much was given back. `charged`: when it was charged, or -1 if any charge will do; `reset`: when
+-- the budget was going to be whole after that. Nothing if it stays as it is.
+local function given_back(value, cost, charged, reset)
+  local algorithm, units, micros, from, wide = read_head(value)
   local head = sub(value, 1, from - 1)
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
     local full, parts, owes = read_bucket(value, from, wide)
@@ -70,31 +81,22 @@ local function refund(k, cost, charged, reset)
       -- Only the last in line can go.
       if charged < 0 or reset ~= now + left + (parts > 0 and 1 or 0) then return end
     end
-    -- The time that the cost takes, exactly: cost × micros ÷ units.
-    local whole = floor(micros / units)
-    local rest = micros - whole * units
-    local high, low = floor(cost / 65536), cost % 65536
-    local a = high * rest
-    local a_whole = floor(a / units)
-    local b = (a - a_whole * units) * 65536 + low * rest
-    local b_whole = floor(b / units)
-    local back, back_parts = cost * whole + a_whole * 65536 + b_whole, b - b_whole * units
+    local back, back_parts = span(cost, units, micros)
     if algorithm == TOKEN_BUCKET and charged >= 0 then
       -- What has come back by itself does not come back a second time.
       local due = math.max(reset - now, 0)
       if back > due or (back == due and back_parts > 0) then back, back_parts = due, 0 end
     end
-    if back > left or (back == left and back_parts >= parts) then return put(k, '', 0) end
+    if back > left or (back == left and back_parts >= parts) then
+      return write_bucket(head, now, 0, wide, false)
+    end
     left, parts = left - back, parts - back_parts
     if parts < 0 then left, parts = left - 1, parts + units end
-    local grid = math.min(math.max(8 * micros / units, 1e6), 3.6e9)
-    full = now + left
-    return put(k, write_bucket(head, full, parts, wide, owes), full - full % grid + 2 * grid - now)
+    return write_bucket(head, now + left, parts, wide, owes)
   elseif algorithm == FIXED_WINDOW then
     local start, counted = read_fixed_window(value, from, micros, now)
     if charged >= 0 and charged < start then return end
-    if counted <= cost then return put(k, '', 0) end
-    return put(k, write_fixed_window(head, start, counted - cost), start + micros - now)
+    return write_fixed_window(head, start, math.max(counted - cost, 0))
   elseif algorithm == SLIDING_WINDOW then
     local index, previous, current = read_sliding_window(value, from, micros, now)
     local window = charged >= 0 and floor(charged / micros) or index
@@ -103,10 +105,9 @@ local function refund(k, cost, charged, reset)
     elseif window + 1 == index then
       previous = math.max(previous - cost, 0)
     end
-    local windows = current > 0 and 2 or (previous > 0 and 1 or 0)
-    return put(k, write_sliding_window(head, index, previous, current), (index + windows) * micros - now)
+    return write_sliding_window(head, index, previous, current)
   end
-  local total, entries, newest = read_log(value, from, wide, micros, now)
+  local total, entries = read_log(value, from, wide, micros, now)
   local size = 7 + wide
   -- From the newest on, what is left of the entries that are looked at; those before them stay as they are.
   local kept, entry = {}, #entries - size + 1
@@ -122,9 +123,60 @@ local function refund(k, cost, charged, reset)
   end
   for i = 1, floor(#kept / 2) do kept[i], kept[#kept + 1 - i] = kept[#kept + 1 - i], kept[i] end
   entries = sub(entries, 1, entry + size - 1) .. table.concat(kept)
-  if entries == '' then return put(k, '', 0) end
-  newest = number(entries, #entries - size + 1, 7)
-  return put(k, head .. write('<I4', math.max(total, 0)) .. entries, newest + micros - now)
+  return head .. write('<I4', entries == '' and 0 or math.max(total, 0)) .. entries
+end
+
+-- What a fixed window counts.
+local function window_count(value)
+  local algorithm, _, micros, from = read_head(value)
+  if algorithm ~= FIXED_WINDOW then return 0 end
+  local _, counted = read_fixed_window(value, from, micros, now)
+  return counted
+end
+
+-- A guard to which is given back what was taken off the count of its window.
+local function guard_given_back(guard, parts, limit, old, new)
+  local units = window_count(old) - window_count(new)
+  if guard == 0 or units == 0 then return guard, parts end
+  local _, _, period = read_head(old)
+  local left, left_parts = guard_with(guard, parts, period, limit, 0)
+  local back, back_parts = span(units, limit, period)
+  if back > left or (back == left and back_parts >= left_parts) then return now, 0 end
+  left, left_parts = left - back, left_parts - back_parts
+  if left_parts < 0 then left, left_parts = left - 1, left_parts + limit end
+  return now + left, left_parts
+end
+
+-- Gives back, to both quotas if there are two.
+local function refund(k, cost, charged, reset)
+  local value, b = values[k], nil
+  if not value then return end
+  if byte(value, 1) == TWO then
+    value, b = open(value)
+    if not value then return end
+    if is_over(k, b) then b = nil end
+  elseif not read_head(value) then
+    return
+  end
+  local new = given_back(value, cost, charged, reset)
+  besides[k], forgotten[k] = b, nil
+  if b then
+    b.guard, b.parts = guard_given_back(b.guard, b.parts, b.max, value, new or value)
+    local other, others_reset = b.other, reset
+    local algorithm, units, micros = read_head(other)
+    if algorithm == TOKEN_BUCKET and charged >= 0 then
+      -- When the bucket was going to be whole is told of the quota that was asked. Of this one it is known what the
+      -- charge itself took.
+      local took, parts = span(cost, units, micros)
+      others_reset = charged + took + (parts > 0 and 1 or 0)
+    end
+    b.other = given_back(other, cost, charged, others_reset) or other
+    b.others_guard, b.others_parts = guard_given_back(b.others_guard, b.others_parts, b.others_max, other, b.other)
+  elseif not new and value == values[k] then
+    return
+  end
+  new = new or value
+  put(k, close(k, new, left_of(new)))
 end
 
 for _ = 1, count do
@@ -139,10 +191,11 @@ for _ = 1, count do
     t.head, t.max, t.cost, at = read('<Bc0dd', ask, at)
     t.is_bucket = algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET
     if t.is_bucket then
-      t.cost_parts, t.fill, t.fill_parts, t.units, t.micros, t.wide, at = read('<dddddB', ask, at)
+      t.cost_parts, t.fill, t.fill_parts, t.units, t.micros, t.count, t.wide, at = read('<ddddddB', ask, at)
       t.grid = math.min(math.max(8 * t.micros / t.units, 1e6), 3.6e9)
     else
       t.period, t.charged, t.wide, at = read('<ddB', ask, at)
+      t.count = t.cost
     end
     debit(k, t)
   end

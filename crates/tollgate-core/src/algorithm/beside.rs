@@ -1,0 +1,102 @@
+//! Two quotas at once on one key.
+//!
+//! When a quota changes, not everybody learns of it at the same moment, and a caller's tier may be now this and now that.
+//! A state that is re-read under a smaller quota forgets what that cannot hold, and any state forgets when it was used.
+//! So the state of the quota that was asked before is kept beside, for as long as somebody may still ask under it.
+//! Whatever is admitted counts in both, and who asks is decided by the state of the quota that it asks under. (A fixed
+//! window has a [`Guard`] as well.)
+//!
+//! So in any span no more is admitted than the larger of the two holds and what comes back by then under the faster: if
+//! every state has at most as much room as a bucket of that size and that rate, which has counted the same, then it has
+//! so after each admission, and after each pause.
+
+use std::time::Duration;
+
+use super::counter::State;
+use super::guard::Guard;
+use super::{Basis, Used, bucket};
+use crate::{Quota, Receipt, Timestamp};
+
+/// A state with the numbers that it was last asked under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Side {
+    pub(super) basis: Basis,
+    pub(super) state: State,
+    /// How much its quota holds. Zero where that is not known, because nobody has asked under it since the other came.
+    pub(super) max: u32,
+    pub(super) guard: Guard,
+}
+
+/// What there is beside the state of the quota that was asked last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beside {
+    /// How much the quota holds that was asked last.
+    pub(super) max: u32,
+    /// Of the quota that was asked last.
+    pub(super) guard: Guard,
+    pub(super) other: Side,
+    /// From when on nobody is expected to ask under the other.
+    pub(super) until: u64,
+}
+
+impl Side {
+    /// Until when it is worth keeping: for a full refill, or if that is not known for as long as anything of it counts.
+    pub(super) fn until(&self, now: Timestamp) -> u64 {
+        if self.max == 0 {
+            return self.state.counts_until(&self.basis);
+        }
+        now.saturating_add(self.quota().full_refill()).as_micros()
+    }
+
+    /// The quota that it is counted under, if that is known.
+    pub(super) fn quota(&self) -> Quota {
+        self.basis.quota(self.max)
+    }
+
+    /// How much is used, and at most what it holds.
+    pub(super) fn used(&self, now: Timestamp) -> Used {
+        let used = self.state.used(&self.basis, now);
+        if self.max == 0 { used } else { used.at_most(self.max) }
+    }
+
+    /// Gives back what was admitted under either quota.
+    pub(super) fn refund(&mut self, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        let Self { basis, state, max, guard } = self;
+        let before = state.window_count(basis, now);
+        let receipt = match state {
+            // When the bucket was going to be whole is told of the quota that was asked. Of this one it is known what the
+            // charge itself took.
+            State::TokenBucket(_) => receipt.map(|receipt| {
+                let took =
+                    Duration::from_micros(bucket::ceil(bucket::span(basis, cost).min(bucket::LONGEST)));
+                Receipt::new(receipt.at(), took)
+            }),
+            _ => receipt,
+        };
+        state.refund(basis, cost, receipt, now);
+        guard.give_back(basis, *max, before - state.window_count(basis, now), now);
+    }
+
+    /// Counts what was admitted under another quota.
+    fn press(&mut self, cost: u32, now: Timestamp) {
+        self.state.press(&self.basis, self.max, cost, now);
+        self.guard.press(&self.basis, self.max, cost, now);
+    }
+}
+
+impl Beside {
+    /// Nothing is kept for longer than it would be if it were asked now; if it is to be, the clock was set back.
+    pub(super) fn settle_clock(&mut self, now: Timestamp) {
+        if self.other.max > 0 {
+            self.until = self.until.min(self.other.until(now));
+        }
+    }
+
+    /// Counts what was admitted under the quota that was asked, whose basis this is.
+    pub(super) fn press(&mut self, basis: &Basis, cost: u32, now: Timestamp) {
+        if cost > 0 {
+            self.guard.press(basis, self.max, cost, now);
+            self.other.press(cost, now);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! A counter that is asked under another quota than before.
+
+use super::beside::{Beside, Side};
+use super::counter::State;
+use super::guard::Guard;
+use super::{Basis, Counter, Used, fixed_window};
+use crate::decision::Budget;
+use crate::{Algorithm, Outcome, Quota, Retry, Timestamp};
+
+impl Counter {
+    /// Whether it can be asked under this quota as it is.
+    pub(crate) fn is_under(&self, quota: &Quota, now: Timestamp) -> bool {
+        self.beside.is_none() && self.basis == Basis::of(quota) && !self.state.is_beyond(quota, now)
+    }
+
+    /// Brings the counter to a quota, and keeps beside what there was.
+    ///
+    /// Returns what was beside and matters no more, if nothing else has changed: a denial changes nothing, and so whoever
+    /// denies puts it back. (A store may deny without asking the counter.)
+    pub(super) fn bring(&mut self, quota: &Quota, now: Timestamp) -> Option<Box<Beside>> {
+        if self.is_under(quota, now) {
+            return None;
+        }
+        let mut forgotten = self.forget_the_other(now);
+        let basis = Basis::of(quota);
+        let own = self.basis == basis;
+        match self.beside.take() {
+            None if own => {
+                // Counted under a larger quota of the same rate, or by a clock that was set back. Which of them cannot be
+                // told, and need not be: if nobody asks under a larger one, what is kept for it is not asked either.
+                if self.state.is_beyond(quota, now) {
+                    forgotten = None;
+                    self.put_beside(quota, self.state.clone(), None, now);
+                    self.state.settle(quota, now);
+                }
+            }
+            // Of two buckets that have the same rate, one holds more.
+            Some(mut beside) if own && (beside.other.basis != basis || beside.max == quota.max()) => {
+                if beside.max != quota.max() {
+                    (beside.max, beside.guard) = (quota.max(), Guard::default());
+                    self.move_to(now);
+                }
+                self.beside = Some(beside);
+            }
+            Some(beside) if beside.other.basis == basis => {
+                self.move_to(now);
+                let state = beside.other.state.clone();
+                self.put_beside(quota, state, Some(beside), now);
+            }
+            beside => {
+                forgotten = None;
+                self.move_to(now);
+                let state = self.under(quota, beside.as_deref(), now);
+                self.put_beside(quota, state, beside, now);
+            }
+        }
+        if self.set_guard(now) {
+            self.move_to(now);
+        }
+        forgotten
+    }
+
+    /// Drops what no longer counts, where the counter changes anyway: it must not come back with a clock that is set back.
+    fn move_to(&mut self, now: Timestamp) {
+        self.state.move_to(&self.basis, now);
+    }
+
+    /// Drops the state of a quota that nobody is expected to ask under any more, and returns it.
+    pub(super) fn forget_the_other(&mut self, now: Timestamp) -> Option<Box<Beside>> {
+        self.beside.as_mut()?.settle_clock(now);
+        self.beside.take_if(|beside| beside.until <= now.as_micros())
+    }
+
+    /// Sees to it that nothing is kept for longer because the clock was set back.
+    pub(crate) fn settle_clock(&mut self, now: Timestamp) {
+        if let Some(beside) = &mut self.beside {
+            beside.settle_clock(now);
+            let quota = self.basis.quota(beside.max);
+            if self.state.expires_at(&self.basis) > now.saturating_add(quota.full_refill()).as_micros() {
+                self.state.settle(&quota, now);
+            }
+        }
+    }
+
+    /// The state under a quota that is none of those that are counted.
+    fn under(&self, quota: &Quota, beside: Option<&Beside>, now: Timestamp) -> State {
+        // What has expired may have been dropped; it must not matter whether it was.
+        let counts = self.state.counts_until(&self.basis) > now.as_micros();
+        match (&self.state, beside) {
+            // The moments of a log mean the same, whatever the period. But what has left by the old one has left:
+            // it may have been dropped, and it must not matter whether it was.
+            (State::SlidingLog(log), None) if counts && quota.algorithm() == Algorithm::SlidingLog => {
+                let mut log = log.clone();
+                log.move_to(self.basis.period(), now);
+                State::SlidingLog(log)
+            }
+            _ => {
+                let own = if counts { self.state.used(&self.basis, now) } else { Used::default() };
+                let other = beside.map_or(Used::default(), |beside| beside.other.used(now));
+                State::seed(quota, if own < other { other } else { own }, now)
+            }
+        }
+    }
+
+    /// Takes this state for a quota, and puts beside what there was, if it may still matter. `before`: what was beside
+    /// until now.
+    fn put_beside(&mut self, quota: &Quota, state: State, before: Option<Box<Beside>>, now: Timestamp) {
+        let basis = Basis::of(quota);
+        let old = Side {
+            basis: std::mem::replace(&mut self.basis, basis),
+            state: std::mem::replace(&mut self.state, state),
+            max: before.as_ref().map_or(0, |before| before.max),
+            guard: before.as_ref().map_or(Guard::default(), |before| before.guard),
+        };
+        let until = old.until(now);
+        let back = before.as_ref().filter(|before| before.other.basis == basis);
+        let guard = match back {
+            Some(before) if before.other.max == quota.max() => before.other.guard,
+            _ => Guard::default(),
+        };
+        let came_back = back.is_some();
+        if until > now.as_micros() {
+            self.beside = Some(Box::new(Beside { max: quota.max(), guard, other: old, until }));
+        } else if let Some(before) = before.filter(|_| !came_back) {
+            self.beside = Some(Box::new(Beside { max: quota.max(), guard, ..*before }));
+        }
+    }
+
+    /// Sees to it that a fixed window has a guard, as soon as both quotas are known; whether it was given one.
+    fn set_guard(&mut self, now: Timestamp) -> bool {
+        let (State::FixedWindow(window), Some(beside)) = (&self.state, &mut self.beside) else {
+            return false;
+        };
+        let due = beside.max > 0 && beside.other.max > 0 && beside.guard.is_none();
+        if due {
+            let (own, other) = (window.used_twice(&self.basis, beside.max, now), beside.other.used(now));
+            let used = if own < other { other } else { own };
+            beside.guard = Guard::seed(&self.basis, beside.max, used, now);
+        }
+        due
+    }
+
+    /// What is beside, if that is to be asked as well.
+    pub(super) fn guard(&self) -> Option<&Beside> {
+        self.beside.as_deref().filter(|beside| !beside.guard.is_none())
+    }
+
+    /// What a fixed window says that has a guard: to a cost that fits the window, and either the guard or the other quota.
+    pub(super) fn guarded(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        let (State::FixedWindow(window), Some(beside)) = (&self.state, self.guard()) else {
+            return self.state.peek(quota, cost, now);
+        };
+        let other = beside.other.quota();
+        // Then there is only the window.
+        let forgotten = beside.until.saturating_sub(now.as_micros());
+        let wait = |cost: u32| {
+            let guarded = beside.guard.wait(&self.basis, quota.max(), cost, now);
+            let others = wait_of(&beside.other.state.peek(&other, cost, now)).unwrap_or(u64::MAX);
+            let own = wait_of(&fixed_window::peek(window, quota, cost, now)).unwrap_or(u64::MAX);
+            own.max(guarded.min(others).min(forgotten))
+        };
+        let room = beside.guard.room(&self.basis, quota.max(), now);
+        let room = room.max(beside.other.state.peek(&other, 1, now).remaining());
+        let remaining = fixed_window::peek(window, quota, 1, now).remaining().min(room);
+        let budget = Budget {
+            limit: quota.max(),
+            remaining,
+            reset_micros: wait(quota.max()),
+            refill_micros: if remaining < quota.max() { wait(remaining + 1) } else { 0 },
+        };
+        if cost > quota.max() {
+            Outcome::never(budget)
+        } else if cost <= remaining {
+            Outcome::admit(budget, 0)
+        } else {
+            Outcome::deny(budget, wait(cost))
+        }
+    }
+}
+
+/// How long until a charge is admitted, if ever.
+fn wait_of(outcome: &Outcome) -> Option<u64> {
+    match outcome.retry() {
+        None => Some(0),
+        Some(Retry::After(wait)) => Some(wait.as_micros() as u64),
+        Some(_) => None,
+    }
+}

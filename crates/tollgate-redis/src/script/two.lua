@@ -1,0 +1,301 @@
+-- Two quotas at once on one counter: what `beside.rs`, `change.rs` and `guard.rs` of tollgate-core's `algorithm` do, to the
+-- bit.
+
+-- What is kept beside each counter: how much its quota holds (`max`), its guard, the bytes of the other counter with the
+-- same (`others_`), and until when that is kept.
+local besides = {}
+-- What was beside and matters no more. It is gone when anything is admitted; a denial changes nothing.
+local forgotten = {}
+local TWO, TWO_FORM = 255, '<I4I4I4I7I7I4I7I4'
+-- How many admissions a log remembers that were made under another quota, while it is not known how many matter.
+local MOST_BESIDE = 1024
+
+local function is_counter(value)
+  local algorithm, _, _, from, wide = read_head(value)
+  return algorithm and (algorithm ~= SLIDING_LOG or is_log(value, from, wide))
+end
+
+-- The first of two counters, and what is beside it. Nothing if they are none.
+local function open(value)
+  if #value < 42 then return nil end
+  local b, at = {}, nil
+  local size
+  size, b.max, b.others_max, b.ends, b.guard, b.parts, b.others_guard, b.others_parts, at = read(TWO_FORM, value, 2)
+  if b.max == 0 or b.ends >= EXACT or b.guard >= EXACT or b.others_guard >= EXACT then return nil end
+  if b.guard > 0 and b.parts >= b.max then return nil end
+  if b.others_guard > 0 and b.others_parts >= b.others_max then return nil end
+  local own = sub(value, at, at + size - 1)
+  b.other = sub(value, at + size)
+  if #own ~= size or not is_counter(own) or not is_counter(b.other) then return nil end
+  return own, b
+end
+
+-- The bytes of a counter with what is beside it, and for how long that matters.
+local function close(k, value, left)
+  local b = besides[k] or forgotten[k]
+  if not b then return value, left end
+  local head = write(TWO_FORM, #value, b.max, b.others_max, b.ends, b.guard, b.parts, b.others_guard, b.others_parts)
+  return char(TWO) .. head .. value .. b.other, math.max(left, b.ends - now)
+end
+
+local function is_basis(value, t)
+  local algorithm, units, micros = read_head(value)
+  if algorithm ~= t.algorithm then return false end
+  if t.is_bucket then return units == t.units and micros == t.micros end
+  return micros == t.period
+end
+
+-- Until when anything of a counter counts.
+local function counts_until(value)
+  local algorithm, _, micros, from, wide = read_head(value)
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    local full, parts = read_bucket(value, from, wide)
+    return parts > 0 and full + 1 or full
+  elseif algorithm == FIXED_WINDOW then
+    local count = number(value, from + 7, #value - from - 6)
+    return count > 0 and number(value, from, 7) + micros or 0
+  elseif algorithm == SLIDING_WINDOW then
+    local index, half = number(value, from, 6), (#value - from - 5) / 2
+    if number(value, from + 6 + half, half) > 0 then return (index + 2) * micros end
+    return number(value, from + 6, half) > 0 and (index + 1) * micros or 0
+  end
+  if #value < from + 4 then return 0 end
+  return number(value, #value - wide - 6, 7) + micros
+end
+
+-- How long a quota of a counter's rate or period, that holds so much, takes to be whole again.
+local function full_refill(value, max)
+  local algorithm, units, micros = read_head(value)
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    local fill, parts = span(max, units, micros)
+    return parts > 0 and fill + 1 or fill
+  end
+  return algorithm == SLIDING_WINDOW and 2 * micros or micros
+end
+
+local function others_used(b)
+  local units = used(b.other)
+  if b.others_max > 0 and units > b.others_max then return b.others_max end
+  return units
+end
+
+-- A term for a counter that is beside, with a cost.
+local function term_beside(value, max, cost)
+  local algorithm, units, micros, from, wide = read_head(value)
+  local t = { algorithm = algorithm, head = sub(value, 1, from - 1), apply = 0, max = max, cost = cost, wide = wide }
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    t.is_bucket, t.units, t.micros, t.grid = true, units, micros, 1e6
+    t.cost, t.cost_parts = span(cost, units, micros)
+    t.fill, t.fill_parts = span(max, units, micros)
+  else
+    t.period = micros
+  end
+  return t
+end
+
+-- The bytes of a counter without what no longer counts: that must not come back with a clock that is set back.
+local function moved_to_now(k, value)
+  local o = k + #keys
+  bring_plain(o, term_beside(value, 0, 0), value)
+  return (value_of(o))
+end
+
+-- Puts beside what there was, `value`, if it may still matter, the counter being one of the term from now on. `b`: what was
+-- beside until now.
+local function put_beside(k, t, value, b)
+  local new = { max = t.max, guard = 0, parts = 0, other = value, others_max = 0, others_guard = 0, others_parts = 0 }
+  local back = false
+  if b then
+    new.others_max, new.others_guard, new.others_parts = b.max, b.guard, b.parts
+    back = is_basis(b.other, t)
+    if back and b.others_max == t.max then new.guard, new.parts = b.others_guard, b.others_parts end
+  end
+  new.ends = new.others_max == 0 and counts_until(value) or now + full_refill(value, new.others_max)
+  if new.ends <= now then
+    if b and not back then
+      b.max, b.guard, b.parts = t.max, 0, 0
+      new = b
+    else
+      new = nil
+    end
+  end
+  besides[k], forgotten[k], changed[k] = new, nil, true
+end
+
+-- Sees to it that a fixed window has a guard, as soon as both quotas are known.
+local function set_guard(k, t)
+  local b = besides[k]
+  if not b or t.algorithm ~= FIXED_WINDOW or b.others_max == 0 or b.guard > 0 then return end
+  local units, others = ys[k] + t.max * (xs[k] + t.period - now) / t.period, others_used(b)
+  if units < others then units = others end
+  local all, most = ceil(units * t.period), 2 * t.period
+  local micros, parts = ceil(all / t.max), 0
+  if all < EXACT then
+    parts = all % t.max
+    micros = (all - parts) / t.max
+  end
+  if micros >= most then micros, parts = most, 0 end
+  b.guard, b.parts, changed[k] = now + micros, parts, true
+end
+
+-- Whether a bucket is whole only later than its quota takes at most: it was counted under one that holds more, or the clock
+-- was set back, which cannot be told unless it is by more than any quota is likely to hold.
+local function is_beyond(k, t)
+  if not t.is_bucket or zs[k] then return false end
+  local left = xs[k] - now
+  return is_debt(t, left, ys[k]) and left <= 1000 * (t.fill + 1)
+end
+
+-- Whether what is beside matters no more.
+local function is_over(k, b)
+  if b.others_max > 0 then
+    -- Later than that, the clock was set back.
+    local ends = now + full_refill(b.other, b.others_max)
+    if ends < b.ends then b.ends, changed[k] = ends, true end
+  end
+  return b.ends <= now
+end
+
+-- Reads a counter under a quota that is none of those that are counted.
+local function bring_changed(k, t, value, b)
+  local old, _, period, from, wide = read_head(value)
+  local counts = counts_until(value) > now
+  if counts and not b and old == SLIDING_LOG and t.algorithm == SLIDING_LOG then
+    -- The moments of a log mean the same, whatever the period; but what has left has left.
+    xs[k], logs[k], ys[k] = read_log(value, from, wide, math.min(period, t.period), now)
+    logs[k], wides[k] = widen(logs[k], wide, t.wide)
+    added[k] = 0
+  else
+    local units = counts and used(value) or 0
+    local others = b and others_used(b) or 0
+    if units < others then units = others end
+    seed(k, t, math.min(units, t.max))
+  end
+  return put_beside(k, t, value, b)
+end
+
+-- Reads a counter under a term. If it was counted under another quota, that is kept beside.
+local function bring(k, t)
+  local owner, b, value = owners[k], besides[k], nil
+  if owner then
+    if owner.head == t.head and not b and not is_beyond(k, t) then
+      owners[k] = t
+      if before[k] then needs[k] = math.max(needs[k], xs[k] + 1 - t.max) end
+      return
+    end
+    -- An earlier request of this call had another quota.
+    before[k] = nil
+    local left
+    value, left = value_of(k)
+    if left <= 0 and not b then value = nil end
+    owners[k] = t
+  else
+    value, owners[k] = values[k], t
+    if value and byte(value, 1) == TWO then
+      value, b = open(value)
+      if not value then return foreign(k, t) end
+      besides[k] = b
+    end
+  end
+  if b and is_over(k, b) then b, besides[k], forgotten[k] = nil, nil, b end
+  if not value then return seed(k, t, 0) end
+  local own = is_basis(value, t)
+  if not own and not b and not is_counter(value) then return foreign(k, t) end
+  if own and (not b or b.max == t.max or not is_basis(b.other, t)) then
+    if b and b.max ~= t.max then b.max, b.guard, b.parts, changed[k] = t.max, 0, 0, true end
+    bring_plain(k, t, value, not owner and not b)
+    if not b and is_beyond(k, t) then
+      put_beside(k, t, value, nil)
+      xs[k], ys[k] = now + t.fill, t.fill_parts
+    end
+  elseif b and is_basis(b.other, t) then
+    value = moved_to_now(k, value)
+    bring_plain(k, t, b.other)
+    put_beside(k, t, value, b)
+  else
+    bring_changed(k, t, moved_to_now(k, value), b)
+  end
+  set_guard(k, t)
+end
+
+-- What is left of a guard, with so many units more if there are any; at most what it holds, and whether it is more.
+local function guard_with(guard, parts, period, limit, cost)
+  local left, most = guard - now, 2 * period
+  if left < 0 then left, parts = 0, 0 end
+  if left >= most then left, parts = most, 0 end
+  local more, more_parts = span(cost, limit, period)
+  left, parts = left + more, parts + more_parts
+  if parts >= limit then left, parts = left + 1, parts - limit end
+  if left > most or (left == most and parts > 0) then return most, 0, true end
+  return left, parts, false
+end
+
+-- Drops so many units of a log, the oldest first.
+local function drop_oldest(o, units)
+  local entries, wide, at = logs[o], wides[o], 1
+  xs[o] = xs[o] - math.min(units, xs[o])
+  while units > 0 and at <= #entries do
+    local cost = number(entries, at + 7, wide)
+    if cost > units then
+      entries = sub(entries, 1, at + 6) .. write('<I' .. wide, cost - units) .. sub(entries, at + 7 + wide)
+      break
+    end
+    units, at = units - cost, at + 7 + wide
+  end
+  logs[o] = sub(entries, at)
+end
+
+-- Logs what was admitted under another quota, and no more than matters.
+local function press_log(o, max, cost)
+  local most = U32
+  if max > 0 then cost, most = math.min(cost, max), max end
+  drop_oldest(o, math.max(xs[o] + cost - most, 0))
+  xs[o] = xs[o] + cost
+  local last = 0
+  local size = 7 + wides[o]
+  if logs[o] ~= '' and number(logs[o], #logs[o] - size + 1, 7) == now then
+    last = number(logs[o], #logs[o] - wides[o] + 1, wides[o])
+    logs[o] = sub(logs[o], 1, #logs[o] - size)
+  end
+  logs[o], wides[o] = widen(logs[o], wides[o], math.max(wides[o], width(last + cost)))
+  logs[o], ys[o] = logs[o] .. write('<I7I' .. wides[o], now, last + cost), now
+  if max == 0 and #logs[o] > MOST_BESIDE * (7 + wides[o]) then drop_oldest(o, number(logs[o], 8, wides[o])) end
+end
+
+-- Counts for the other quota, and for the guard, what was admitted under a term: so many units.
+local function press(k, t, cost)
+  local b = besides[k]
+  if not b or cost == 0 then return end
+  if b.guard > 0 then
+    local left, parts = guard_with(b.guard, b.parts, t.period, t.max, cost)
+    b.guard, b.parts = now + left, parts
+  end
+  local o, max = k + #keys, b.others_max
+  local other = term_beside(b.other, max, cost)
+  bring_plain(o, other, b.other)
+  if other.is_bucket then
+    local micros, parts = xs[o] - now, ys[o]
+    if micros < 0 then micros, parts = 0, 0 end
+    local owes = zs[o] and (micros > 0 or parts > 0)
+    local most, most_parts = LONGEST, 0
+    if max > 0 then
+      most, most_parts = other.fill, other.fill_parts
+      if is_debt(other, micros, parts) then most, most_parts = micros, parts end
+    end
+    micros, parts = micros + other.cost, parts + other.cost_parts
+    if parts >= other.units then micros, parts = micros + 1, parts - other.units end
+    if micros > most or (micros == most and parts > most_parts) then micros, parts = most, most_parts end
+    xs[o], ys[o], zs[o] = now + micros, parts, owes
+  elseif other.algorithm == FIXED_WINDOW then
+    ys[o] = math.min(ys[o] + cost, U32)
+    if b.others_guard > 0 then
+      local left, parts = guard_with(b.others_guard, b.others_parts, other.period, max, cost)
+      b.others_guard, b.others_parts = now + left, parts
+    end
+  elseif other.algorithm == SLIDING_WINDOW then
+    zs[o] = math.min(zs[o] + cost, U32)
+  else
+    press_log(o, max, cost)
+  end
+  b.other = (value_of(o))
+end
