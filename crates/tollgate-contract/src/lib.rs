@@ -24,3 +24,4 @@ pub mod worked_figures;
 use bench::{Bench, Caller, MICRO, each, wait};
 pub use harness::{Harness, MemoryHarness};
 pub use join::block_on;
+pub use ledger::Ledger;

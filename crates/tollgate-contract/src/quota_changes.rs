@@ -119,8 +119,7 @@ pub async fn a_wait_after_a_change_is_exact<H: Harness>(harness: H) {
     }
 }
 
-/// A caller whose quota changes to and fro gains nothing by it, if both hold the same. (What was used above a
-/// smaller one is forgiven when that is asked, so that nobody is locked for longer than its full refill.)
+/// A caller whose quota changes to and fro gains nothing by it. (If both hold the same; else see `two_quotas`.)
 pub async fn changing_to_and_fro_between_equals_gains_nothing<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let rule = bench.rule("changing");

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use tollgate_core::{MINUTE, Outcome, Quota, SECOND};
 
-use crate::ledger::Ledger;
 use crate::quota_changes::quotas;
 use crate::random::Random;
-use crate::{Bench, Caller, Harness, MICRO, each};
+use crate::{Bench, Caller, Harness, Ledger, MICRO, each};
 
 /// How many charges a history has.
 const STEPS: usize = 120;

@@ -376,6 +376,54 @@ mod tests {
         }
     }
 
+    /// A counter that is asked under two quotas at once, and then as often under the first again as is said.
+    fn of_two(one: Quota, other: Quota, again: u32) -> Counter {
+        let mut counter = counted(one, &[1]);
+        counter.charge(&other, 1, NOW.saturating_add(Duration::from_micros(1)));
+        for i in 0..again {
+            counter.charge(&one, 1, NOW.saturating_add(Duration::from_micros(u64::from(i) + 2)));
+        }
+        counter
+    }
+
+    #[test]
+    fn bytes_of_two_quotas_are_of_both() {
+        let mut guarded = 0;
+        for one in quotas() {
+            for other in quotas().into_iter().filter(|other| Basis::of(other) != Basis::of(&one)) {
+                for again in 0..3 {
+                    let counter = of_two(one, other, again);
+                    let bytes = counter.to_bytes();
+                    assert_eq!(Counter::from_bytes(&bytes).as_ref(), Some(&counter), "{one} and {other}");
+                    assert_ne!(Counter::from_bytes(&bytes[..bytes.len() - 1]).as_ref(), Some(&counter));
+                    guarded += usize::from(counter.guard().is_some());
+                }
+            }
+        }
+        assert!(guarded > 0);
+    }
+
+    #[test]
+    fn any_bytes_of_two_quotas_are_read_without_a_panic() {
+        let bytes = of_two(Quota::fixed_window(3, SECOND), Quota::sliding_log(3, MINUTE), 2).to_bytes();
+        let mut read = 0;
+        for at in 0..bytes.len() {
+            for byte in [0, 1, 3, 0x7f, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = byte;
+                let Some(mut counter) = Counter::from_bytes(&bytes) else { continue };
+                read += 1;
+                for quota in quotas() {
+                    let _ = counter.peek(&quota, 1, NOW);
+                    let _ = counter.clone().charge(&quota, 1, NOW);
+                }
+                counter.debit(&Quota::fixed_window(3, SECOND), u32::MAX, None, NOW);
+                counter.refund(u32::MAX, None, NOW);
+            }
+        }
+        assert!(read > 50, "{read}");
+    }
+
     #[test]
     fn bytes_begin_with_the_head() {
         for quota in quotas().into_iter().filter(|quota| quota.algorithm() != Algorithm::SlidingLog) {
