@@ -2,6 +2,7 @@
 
 mod at_once;
 mod batches;
+mod changing;
 mod cluster;
 mod contract;
 mod denying;
