@@ -19,7 +19,7 @@
 //! came, and one microsecond less fails.
 //!
 //! A [`Counter`] is one of the five together with the quota it was counted under, for a quota that
-//! changes.
+//! changes; or two of them, while two quotas are in use at once.
 //!
 //! ```
 //! use tollgate_core::algorithm::token_bucket;

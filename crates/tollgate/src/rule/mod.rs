@@ -157,9 +157,9 @@ impl Rule {
     /// Finds a caller's tier: its name, or a quota for this caller alone, or `None` for the rule's own.
     ///
     /// Whoever can choose the tier chooses the quota: take it from what the server knows of the caller,
-    /// not from what the caller says. And let it be the caller's and not the request's: what was used above a
-    /// smaller tier's quota is forgiven when that tier is asked, so a tier that changes to and fro (or a lookup
-    /// that fails and says `None`) gives budget back.
+    /// not from what the caller says. A tier that changes to and fro (or a lookup that fails and says `None`) gains nothing:
+    /// two quotas at once are both counted, and together admit no more than the looser. Of more than two, the two that were
+    /// asked last are.
     pub fn tier_by<T, F>(self, lookup: F) -> Self
     where
         T: Into<TierChoice>,
