@@ -78,6 +78,9 @@ async fn key_tier_and_cost_are_those_that_are_charged() {
     assert_eq!((of.tier.as_deref(), of.quota, of.is_enforced), (Some("pro"), pro, true));
     let of = counted(tiered().tier_by(|_| "unknown").mode(Mode::Shadow), &request).await;
     assert_eq!((of.tier, of.quota, of.is_enforced), (None, Quota::per_minute(100), false));
+    let next = Quota::per_minute(50);
+    assert_eq!(counted(rule("r").candidate(next), &request).await.candidate, Some(next));
+    assert_eq!(counted(rule("r"), &request).await.candidate, None);
     let unlimited = one(tiered().tier_by(|_| "free"), &request).await;
     assert_eq!(unlimited, Why::Unlimited { tier: Some("free".to_owned()) });
 }

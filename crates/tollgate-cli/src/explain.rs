@@ -9,7 +9,7 @@ use std::path::Path;
 use bytes::Bytes;
 use http::{Request, Response};
 use tollgate::{
-    ConfigError, Decision, Explanation, ManualClock, MemoryStore, Mismatch, RateLimitLayer, RequestHead, Why,
+    ConfigError, Explanation, ManualClock, MemoryStore, Mismatch, RateLimitLayer, RequestHead, Why,
 };
 use tollgate_rules::{Registry, RuleFile};
 use tower::{Layer, ServiceExt, service_fn};
@@ -24,16 +24,11 @@ struct Report {
     request: Request<()>,
     peer: String,
     explained: Vec<Explanation>,
+    /// Whether the layer asks no rule, as it is a CORS preflight.
+    is_exempt: bool,
     response: Response<Bytes>,
     /// What the file leaves to the application: rule and field.
     unknown: Vec<(String, String)>,
-}
-
-impl Report {
-    /// Whether a rule decided on it.
-    fn is_decided(&self) -> bool {
-        self.response.extensions().get::<Decision>().is_some()
-    }
 }
 
 pub(crate) fn run(path: &Path, asked: Asked, format: Format) -> Outcome {
@@ -70,11 +65,13 @@ async fn explain(file: &RuleFile, asked: Asked) -> Result<Report, ConfigError> {
     let store = MemoryStore::builder().clock(ManualClock::new(asked.at())).build();
     let limiter = file.limiter().store(store).build()?;
     let (peer, request) = (asked.peer().ip().to_string(), asked.into_request());
-    let explained = limiter.rule_set().explain(&RequestHead::from(&request)).await;
+    let head = RequestHead::from(&request);
+    let is_exempt = head.is_preflight() && file.layer().charge_preflights() != Some(true);
+    let explained = limiter.rule_set().explain(&head).await;
     let ok = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(Bytes::new())));
     let limited = file.layer().apply(RateLimitLayer::new(limiter)).layer(ok);
     let Ok(response) = limited.oneshot(request.clone()).await;
-    Ok(Report { request, peer, explained, response, unknown: Vec::new() })
+    Ok(Report { request, peer, explained, is_exempt, response, unknown: Vec::new() })
 }
 
 /// Whether the rule matches, so that it matters what only the application knows.

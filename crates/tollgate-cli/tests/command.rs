@@ -71,6 +71,11 @@ fn a_request_is_explained() {
 }
 
 #[test]
+fn what_only_counts_is_told_apart() {
+    prints("explain-modes", &["explain", "modes.toml", "--request", "/", "--at", AT], 0);
+}
+
+#[test]
 fn a_secret_is_shown_nowhere() {
     let request = ["explain", "rules.toml", "--request", "/v1/x", "--host", "api.example.com"];
     for (header, format) in [

@@ -112,8 +112,10 @@ impl<'a> RequestHead<'a> {
         Self { pattern, ..self }
     }
 
-    /// Whether this is a CORS preflight, by which a browser asks whether it may send a request.
-    pub(crate) fn is_preflight(&self) -> bool {
+    /// Whether this is a CORS preflight, by which a browser asks whether it may send a request. The layer does not limit
+    /// them [unless it is said](crate::RateLimitLayer::charge_preflights).
+    #[must_use]
+    pub fn is_preflight(&self) -> bool {
         self.method == Method::OPTIONS
             && self.headers.contains_key(http::header::ORIGIN)
             && self.headers.contains_key(http::header::ACCESS_CONTROL_REQUEST_METHOD)

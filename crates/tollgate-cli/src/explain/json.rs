@@ -22,6 +22,7 @@ pub(super) fn show(report: &Report) -> Value {
             "path": head.path(),
             "host": head.host(),
             "peer": report.peer,
+            "exempt": report.is_exempt,
         },
         "rules": rules,
         "response": {
@@ -44,6 +45,7 @@ fn rule(name: &str, why: &Why) -> Value {
             "quota": counted.quota.to_string(),
             "cost": counted.cost,
             "enforced": counted.is_enforced,
+            "candidate": counted.candidate.map(|quota| quota.to_string()),
         }),
         Why::Unlimited { tier } => json!({ "rule": name, "counts": false, "unlimited": true, "tier": tier }),
         Why::NoKey(missing) => {

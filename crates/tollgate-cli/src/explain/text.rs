@@ -20,6 +20,12 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
         write!(out, ", host {}", Plain(host))?;
     }
     writeln!(out, ", from {}\n", report.peer)?;
+    if report.is_exempt {
+        writeln!(
+            out,
+            "A CORS preflight, which is not limited, as the layer does not say `charge-preflights`.\n"
+        )?;
+    }
     for explained in &report.explained {
         write!(out, "{}: ", explained.rule)?;
         match &explained.why {
@@ -48,7 +54,7 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
     }
     response(out, report)?;
     if !report.unknown.is_empty() {
-        writeln!(out, "\nOnly the application knows, so the simplest was taken:")?;
+        writeln!(out, "\nOnly the application knows these; `--help` tells what stands for them here:")?;
         for (rule, field) in &report.unknown {
             writeln!(out, "  `{field}` of {rule}")?;
         }
@@ -65,24 +71,21 @@ fn counts(out: &mut String, counted: &Counted) -> fmt::Result {
         writeln!(out, "  tier   {}", Plain(tier))?;
     }
     writeln!(out, "  quota  {}", counted.quota)?;
+    if let Some(candidate) = counted.candidate {
+        writeln!(out, "  next   {candidate}, in shadow")?;
+    }
     writeln!(out, "  cost   {}", counted.cost)
 }
 
 fn response(out: &mut String, report: &Report) -> fmt::Result {
-    let (status, has_counts) = (
-        report.response.status(),
-        report.explained.iter().any(|explained| matches!(explained.why, Why::Counts(_))),
-    );
-    let goes_on = status.is_success();
-    writeln!(out, "\n{status}{}", if goes_on { ": the request goes on, and its response has" } else { "" })?;
+    let status = report.response.status();
+    let goes_on = if status.is_success() { ": the request goes on, and its response has" } else { "" };
+    writeln!(out, "\n{status}{goes_on}")?;
     for (name, value) in report.response.headers() {
         writeln!(out, "  {name}: {}", Plain(&String::from_utf8_lossy(value.as_bytes())))?;
     }
     if report.response.headers().is_empty() {
         writeln!(out, "  no fields of the limiter")?;
-    }
-    if has_counts && goes_on && !report.is_decided() {
-        writeln!(out, "  (no rule was asked: a CORS preflight, or rules in shadow)")?;
     }
     if !report.response.body().is_empty() {
         writeln!(out, "\n{}", Plain(&String::from_utf8_lossy(report.response.body())))?;

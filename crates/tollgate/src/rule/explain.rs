@@ -53,6 +53,8 @@ pub struct Counted {
     pub cost: u32,
     /// Whether the rule is obeyed; if not it only [counts](crate::Mode).
     pub is_enforced: bool,
+    /// The quota that runs [in shadow](crate::Rule::candidate) beside it.
+    pub candidate: Option<Quota>,
 }
 
 /// What of a request does not fit a rule.
@@ -217,7 +219,16 @@ impl Compiled {
             None => Why::Unlimited { tier },
             Some(choice) => {
                 let is_enforced = self.role(&key) == Role::Enforced;
-                Why::Counts(Counted { key, is_shared, tier, quota: *self.quota(&choice), cost, is_enforced })
+                let candidate = self.has_candidate(&choice).then(|| *self.candidate(&choice).1);
+                Why::Counts(Counted {
+                    key,
+                    is_shared,
+                    tier,
+                    quota: *self.quota(&choice),
+                    cost,
+                    is_enforced,
+                    candidate,
+                })
             }
         }
     }

@@ -405,7 +405,7 @@ impl Compiled {
     }
 
     /// The quota that may be the next, and the name under which it is counted.
-    fn candidate<'a>(&'a self, choice: &'a QuotaChoice) -> (RuleName, &'a Quota) {
+    pub(super) fn candidate<'a>(&'a self, choice: &'a QuotaChoice) -> (RuleName, &'a Quota) {
         let candidate = match choice {
             QuotaChoice::Own(number) => self.quotas[*number].candidate.as_ref(),
             QuotaChoice::Custom(_) => None,
