@@ -29,7 +29,7 @@ async fn mismatches(rule: Rule, request: &Request<()>) -> Vec<String> {
 
 async fn counted(rule: Rule, request: &Request<()>) -> Counted {
     match one(rule, request).await {
-        Why::Counts(counted) => counted,
+        Why::Counts(counted) => *counted,
         other => panic!("{other:?}"),
     }
 }

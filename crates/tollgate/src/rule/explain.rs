@@ -25,7 +25,7 @@ pub struct Explanation {
 #[non_exhaustive]
 pub enum Why {
     /// It counts the request.
-    Counts(Counted),
+    Counts(Box<Counted>),
     /// It matches, but the caller's tier has no limit, so nothing is counted.
     Unlimited {
         /// The tier.
@@ -220,7 +220,7 @@ impl Compiled {
             Some(choice) => {
                 let is_enforced = self.role(&key) == Role::Enforced;
                 let candidate = self.has_candidate(&choice).then(|| *self.candidate(&choice).1);
-                Why::Counts(Counted {
+                Why::Counts(Box::new(Counted {
                     key,
                     is_shared,
                     tier,
@@ -228,7 +228,7 @@ impl Compiled {
                     cost,
                     is_enforced,
                     candidate,
-                })
+                }))
             }
         }
     }
