@@ -69,6 +69,8 @@ macro_rules! text_or_table {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq)]
         #[cfg_attr(test, derive(serde::Serialize, schemars::JsonSchema), serde(untagged))]
+        // There are few of them, and they are gone when the rules are made.
+        #[allow(clippy::large_enum_variant)]
         pub(crate) enum $Type {
             Text($Text),
             Table($Table),
