@@ -26,11 +26,10 @@ mod user;
 const USER: &str = "tollgate";
 const LOG: &str = "server.log";
 
-/// What is said to a server that nobody relies on: what it writes need not survive the machine, and what it leaves behind
-/// is in its directory.
+/// What is said to a server that nobody relies on: what it writes need not survive the machine, though it does survive the
+/// server, and what it leaves behind is in its directory.
 const SETTINGS: &[&str] = &[
     "fsync=off",
-    "synchronous_commit=off",
     "full_page_writes=off",
     "dynamic_shared_memory_type=mmap",
     "listen_addresses=127.0.0.1",
