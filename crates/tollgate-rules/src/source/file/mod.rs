@@ -96,12 +96,9 @@ impl FileSource {
         }
         let (path, before) = (self.path.clone(), self.watch.take());
         // Elsewhere, as the system takes a moment to end a watch.
-        let watch = spawn_blocking(move || match before {
-            Some(watch) if watch.is_current(&path) => Ok(watch),
-            before => {
-                drop(before);
-                Watch::new(&path)
-            }
+        let watch = spawn_blocking(move || match before.filter(|watch| watch.is_current(&path)) {
+            Some(watch) => Ok(watch),
+            None => Watch::new(&path),
         });
         match watch.await {
             Ok(Ok(watch)) => {
