@@ -124,9 +124,9 @@ async fn what_is_decided_without_the_store_is_counted_by_what_the_rule_does_then
     let local = Rule::new("local", Quota::per_hour(4)).on_path("/local");
     let limiter = Limiter::builder()
         .store(store)
-        .rule(Rule::new("open", Quota::per_hour(5)).on_path("/open").on_failure(FailurePolicy::Allow))
-        .rule(Rule::new("shut", Quota::per_hour(5)).on_path("/shut").on_failure(FailurePolicy::Deny))
-        .rule(local.on_failure(FailurePolicy::Local(Share::one_of(4))))
+        .rule(Rule::new("open", Quota::per_hour(5)).on_path("/open").on_store_failure(FailurePolicy::Allow))
+        .rule(Rule::new("shut", Quota::per_hour(5)).on_path("/shut").on_store_failure(FailurePolicy::Deny))
+        .rule(local.on_store_failure(FailurePolicy::Local(Share::one_of(4))))
         .build()
         .expect("good rules");
     for path in ["/open", "/shut", "/local", "/local"] {

@@ -90,7 +90,7 @@ async fn a_store_that_fails_is_told_with_what_comes_of_it() {
     let told = Told::start();
     // Nobody listens there.
     let store = RedisStore::new("redis://127.0.0.1:1").expect("an address");
-    let rule = Rule::new("shut", Quota::per_hour(5)).on_failure(FailurePolicy::Deny);
+    let rule = Rule::new("shut", Quota::per_hour(5)).on_store_failure(FailurePolicy::Deny);
     let limiter = Limiter::builder().store(store).rule(rule).build().expect("good rules");
     assert_eq!(send(&limiter, get("/")).await, StatusCode::SERVICE_UNAVAILABLE);
     let [line] = &*told.with("the store failed") else { panic!("{:?}", told.lines()) };

@@ -57,9 +57,9 @@ impl Scene {
         let local = FailurePolicy::Local(Share::one_of(2));
         let redis = Limiter::builder()
             .store(store)
-            .rule(Rule::new("fleet", Quota::per_hour(4)).on_path("/fleet").on_failure(local))
+            .rule(Rule::new("fleet", Quota::per_hour(4)).on_path("/fleet").on_store_failure(local))
             .rule(Rule::new("open", Quota::per_hour(1_000)).on_path("/open"))
-            .rule(Rule::new("shut", Quota::per_hour(1_000)).on_path("/shut").on_failure(FailurePolicy::Deny))
+            .rule(Rule::new("shut", Quota::per_hour(1_000)).on_path("/shut").on_store_failure(FailurePolicy::Deny))
             .build()
             .expect("good rules");
         Self { memory, crowded, redis, server, rules: Rules::start().await }
@@ -85,6 +85,8 @@ impl Scene {
             send(&self.redis, get(path)).await;
         }
         self.rules.change(round).await;
+        // One came from nobody knows where.
+        assert!(!self.memory.hints().is_empty());
     }
 
     /// From here on Redis is gone.

@@ -5,7 +5,9 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use http::{Request, Response, StatusCode};
+use http_body_util::Full;
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tollgate::key::PeerAddr;
@@ -36,8 +38,8 @@ pub(crate) fn anonymous(path: &str) -> Request<()> {
     Request::get(path).body(()).expect("a request")
 }
 
-pub(crate) async fn answer(_: Request<()>) -> Result<Response<String>, Infallible> {
-    Ok(Response::new(String::new()))
+pub(crate) async fn answer(_: Request<()>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::default())
 }
 
 /// What a request is answered by a service within a layer of the limiter.

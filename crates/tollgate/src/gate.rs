@@ -219,6 +219,7 @@ impl<S: Store, R> Gate<S, R> {
         rule_of.into_iter().for_each(|rule| rule.watch.missing_key());
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Timestamp::UNIX_EPOCH.saturating_add(since_epoch);
+        self.limiter.glance(at);
         let own = QuotaChoice::Own(0);
         let limit = rule_of.map_or(0, |rule| rule.quota(&own).max());
         let outcome = Outcome::denied(limit, 0, Duration::ZERO, Duration::ZERO, Retry::Never);
