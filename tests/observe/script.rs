@@ -59,7 +59,11 @@ impl Scene {
             .store(store)
             .rule(Rule::new("fleet", Quota::per_hour(4)).on_path("/fleet").on_store_failure(local))
             .rule(Rule::new("open", Quota::per_hour(1_000)).on_path("/open"))
-            .rule(Rule::new("shut", Quota::per_hour(1_000)).on_path("/shut").on_store_failure(FailurePolicy::Deny))
+            .rule(
+                Rule::new("shut", Quota::per_hour(1_000))
+                    .on_path("/shut")
+                    .on_store_failure(FailurePolicy::Deny),
+            )
             .build()
             .expect("good rules");
         Self { memory, crowded, redis, server, rules: Rules::start().await }
@@ -93,6 +97,8 @@ impl Scene {
     pub(crate) async fn lose_redis(&self) {
         let mut breaker = self.redis.store().watch_breaker();
         self.server.kill().expect("it can be killed");
+        // The first that asks finds out.
+        send(&self.redis, get("/open")).await;
         let opened = breaker.wait_for(tollgate_redis::BreakerState::is_open);
         tokio::time::timeout(PATIENCE, opened).await.expect("it opens").expect("there is a store");
     }
@@ -109,8 +115,10 @@ impl Rules {
     async fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("rules.toml");
-        fs::write(&path, "[[rule]]\nname = \"filed\"\nquota = \"10/minute\"\n").expect("it is written");
-        let loaded = Reloader::new(FileSource::new(&path)).load().await.expect("good rules");
+        fs::write(&path, "[[rules]]\nname = \"filed\"\nquota = \"10/minute\"\n").expect("it is written");
+        // Read when it is told to, so that it is never read half written.
+        let source = FileSource::new(&path).watch(false).poll_every(Duration::from_secs(100_000));
+        let loaded = Reloader::new(source).load().await.expect("good rules");
         let limiter = loaded.limiter().build().expect("good rules");
         let handle = loaded.start(&limiter);
         Self { directory, limiter, handle }
@@ -120,11 +128,11 @@ impl Rules {
     async fn change(&self, round: usize) {
         let path = self.directory.path().join("rules.toml");
         let limit = 20 + round;
-        fs::write(&path, format!("[[rule]]\nname = \"filed\"\nquota = \"{limit}/minute\"\n"))
+        fs::write(&path, format!("[[rules]]\nname = \"filed\"\nquota = \"{limit}/minute\"\n"))
             .expect("written");
         self.handle.reload().await;
         send(&self.limiter, get("/")).await;
-        fs::write(&path, format!("[[rule]]\nname = \"bad-{round}\"\n")).expect("written");
+        fs::write(&path, format!("[[rules]]\nname = \"bad-{round}\"\n")).expect("written");
         self.handle.reload().await;
         assert!(self.handle.status().problem().is_some());
     }
