@@ -57,7 +57,9 @@ impl Scene {
         let local = FailurePolicy::Local(Share::one_of(2));
         let redis = Limiter::builder()
             .store(store)
-            .rule(Rule::new("fleet", Quota::per_hour(4)).on_path("/fleet").on_store_failure(local))
+            .rule(Rule::new("fleet", Quota::per_hour(4)).on_path("/fleet"))
+            // What Redis has just denied is denied from memory, so this one is for when it is gone.
+            .rule(Rule::new("spare", Quota::per_hour(4)).on_path("/spare").on_store_failure(local))
             .rule(Rule::new("open", Quota::per_hour(1_000)).on_path("/open"))
             .rule(
                 Rule::new("shut", Quota::per_hour(1_000))
@@ -105,7 +107,7 @@ impl Scene {
 
     /// What is decided without it.
     pub(crate) async fn play_without_redis(&self) {
-        for path in ["/fleet", "/fleet", "/fleet", "/open", "/shut"] {
+        for path in ["/spare", "/spare", "/spare", "/open", "/shut"] {
             send(&self.redis, get(path)).await;
         }
     }
