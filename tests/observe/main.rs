@@ -5,5 +5,6 @@ mod docs;
 mod events;
 mod hints;
 mod prometheus;
+mod redis;
 mod script;
 mod support;

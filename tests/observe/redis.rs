@@ -1,0 +1,82 @@
+//! What is seen of the store in Redis.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use tollgate::{Limiter, Quota, Rule};
+use tollgate_redis::{BreakerState, RedisStore, Servers};
+use tollgate_servers::RedisServer;
+
+use crate::support::{Recorded, Told, get, send};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn limiter(server: &RedisServer, quota: Quota) -> Limiter<RedisStore> {
+    let servers = Servers::one(server.url()).expect("an address");
+    let builder = RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(PATIENCE);
+    let store = builder.build().expect("a store");
+    store.ready(PATIENCE).await.expect("the server works");
+    Limiter::builder().store(store).rule(Rule::new("fleet", quota)).build().expect("good rules")
+}
+
+async fn until(limiter: &Limiter<RedisStore>, is_so: fn(&BreakerState) -> bool) {
+    let mut breaker = limiter.store().watch_breaker();
+    let waited = tokio::time::timeout(PATIENCE, breaker.wait_for(is_so)).await;
+    drop(waited.expect("it takes no longer").expect("there is a store"));
+}
+
+#[tokio::test]
+async fn what_redis_is_asked_is_measured_and_what_it_is_not_is_counted() {
+    let recorded = Recorded::start();
+    let server = RedisServer::start().expect("a server");
+    let limiter = limiter(&server, Quota::per_hour(2)).await;
+    for _ in 0..5 {
+        send(&limiter, get("/")).await;
+    }
+    // Two were admitted, one was denied by Redis, and the others from memory.
+    assert_eq!(recorded.value("tollgate_store_seconds_count{outcome=\"answered\",store=\"redis\"}"), 3.0);
+    assert_eq!(recorded.value("tollgate_redis_batch_size_count{}"), 3.0);
+    assert_eq!(recorded.value("tollgate_redis_batch_size_sum{}"), 3.0);
+    assert_eq!(recorded.value("tollgate_denied_from_memory_total{store=\"redis\"}"), 2.0);
+    assert_eq!(recorded.decisions("fleet", "enforce", "denied"), 3.0);
+    assert_eq!(recorded.value("tollgate_redis_waiting{}"), 0.0);
+}
+
+#[tokio::test]
+async fn a_breaker_that_opens_and_closes_is_counted_and_told() {
+    let (recorded, told) = (Recorded::start(), Told::start());
+    let server = RedisServer::start().expect("a server");
+    let limiter = limiter(&server, Quota::per_hour(100)).await;
+    let open = || recorded.value("tollgate_redis_breakers_open{}");
+    let changes = |to: &str| recorded.value(&format!("tollgate_redis_breaker_changes_total{{to=\"{to}\"}}"));
+    assert_eq!((open(), changes("closed")), (0.0, 1.0));
+
+    server.kill().expect("it can be killed");
+    assert_eq!(send(&limiter, get("/")).await, StatusCode::OK, "the rule allows then");
+    until(&limiter, BreakerState::is_open).await;
+    assert_eq!((open(), changes("open")), (1.0, 1.0));
+    let failed: f64 = ["timeout", "unavailable", "protocol", "breaker_open"]
+        .iter()
+        .map(|kind| format!("tollgate_store_errors_total{{kind=\"{kind}\",store=\"redis\"}}"))
+        .filter_map(|series| recorded.all().get(&series).copied())
+        .sum();
+    assert_eq!(failed, 1.0);
+    let [line] = &*told.with("the breaker has opened") else { panic!("{:?}", told.lines()) };
+    assert!(line.starts_with("WARN tollgate:") && line.contains("store=\"redis\""), "{line}");
+
+    server.restart().expect("it comes back");
+    until(&limiter, |state| !state.is_open()).await;
+    assert_eq!((open(), changes("closed")), (0.0, 2.0));
+    assert_eq!(told.with("the breaker has closed").len(), 2, "{:?}", told.lines());
+
+    server.kill().expect("it can be killed");
+    send(&limiter, get("/")).await;
+    until(&limiter, BreakerState::is_open).await;
+    drop(limiter);
+    // Nobody asks it any more, so nobody lacks it. Its task ends when it is next polled.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while open() != 0.0 {
+        assert!(tokio::time::Instant::now() < deadline, "{}", open());
+        tokio::task::yield_now().await;
+    }
+}
