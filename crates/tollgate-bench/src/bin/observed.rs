@@ -41,6 +41,8 @@ const ROWS: [(&str, &str); 6] = [
     ("shadow", "one rule, and one in shadow, admitted"),
     ("denied", "one rule, denied"),
 ];
+/// How much more may be added, in per cent.
+const MOST: f64 = 15.0;
 const IS_OBSERVED: bool = cfg!(feature = "observed");
 /// What the binary with the features is told first; then it is told what was counted without.
 const COMPARE: &str = "compare";
@@ -105,6 +107,9 @@ fn print(off: &[String]) {
             on.1,
             seen.1
         );
+        assert!(more(seen.0) <= MOST, "{what}: {:.1} % more is too much", more(seen.0));
+        // Now and then one looks around, and may allocate.
+        assert!(seen.1 - off.1 < 0.1, "{what}: {:.3} more allocations", seen.1 - off.1);
     }
 }
 
