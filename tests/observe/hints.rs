@@ -103,6 +103,19 @@ async fn a_rule_that_matches_nothing() {
 }
 
 #[tokio::test]
+async fn requests_that_no_rule_matches_find_a_rule_that_matches_nothing() {
+    let told = Told::start();
+    let rules = ["/api", "/aip"].map(|path| Rule::new(path, Quota::per_second(100)).on_path(path));
+    // The limiter's clock stands still years ago, where these rules came into force. Who is not counted looks at the system's.
+    let (limiter, _clock) = limiter(rules);
+    send(&limiter, get("/api")).await;
+    for _ in 0..1_024 {
+        send(&limiter, get("/elsewhere")).await;
+    }
+    assert_eq!(told.with("TG003").len(), 1, "{:?}", told.lines());
+}
+
+#[tokio::test]
 async fn rules_that_all_match_something() {
     let rules = ["/a", "/b"].map(|path| Rule::new(path, Quota::per_second(100)).on_path(path));
     let by_hand = Rule::new("by-hand", Quota::per_second(100)).by_hand();
