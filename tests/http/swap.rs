@@ -37,7 +37,7 @@ async fn what_was_used_stays_used_under_the_rule_of_the_same_name() {
 
     let before = limiter.swap(set([global("api", Quota::per_hour(3))]).with_version("2"));
     assert_eq!(limiter.rule_set().version(), Some("2"));
-    assert!(before.names().map(|name| name.as_str()).eq(["api", "old"]));
+    assert!(before.names().map(tollgate::core::RuleName::as_str).eq(["api", "old"]));
     assert_eq!(app.admitted(5, || get("/")).await, 2, "one of three was used");
 
     limiter.swap(before);

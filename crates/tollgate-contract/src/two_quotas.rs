@@ -135,7 +135,7 @@ pub async fn a_wait_under_either_is_exact<H: Harness>(harness: H) {
         let mut turns = Turns::new(&bench, quotas, seed).await;
         for step in 0..STEPS / 2 {
             let (cost, outcome) = turns.step().await;
-            let Some(wait) = outcome.retry().and_then(|retry| retry.after()) else { continue };
+            let Some(wait) = outcome.retry().and_then(tollgate_core::Retry::after) else { continue };
             let [one, other] = quotas;
             let asked = turns.caller.quota;
             assert!(wait > Duration::ZERO, "{one} and {other}: {cost} under {asked} in step {step}");
