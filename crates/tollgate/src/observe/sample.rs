@@ -6,6 +6,9 @@ use tollgate_core::Timestamp;
 
 /// How many events of a kind there are in a second for each rule.
 pub(super) const PER_SECOND: u64 = 10;
+/// By how many seconds clocks may differ that tell the moments of one kind of event: those of several servers, and of this
+/// process.
+const APART: u64 = 60;
 
 /// Lets a few events of each second through, and counts the others. Without a lock: whoever is in a flood does no more
 /// than add one to a number.
@@ -19,12 +22,16 @@ pub(super) struct Sample {
 impl Sample {
     /// Whether there is to be an event, and if so, how many were left out since the one before.
     pub(super) fn take(&self, at: Timestamp) -> Option<u64> {
-        let second = (at.as_micros() / 1_000_000) << 32;
-        let next = |seen: u64| match seen & !u64::from(u32::MAX) == second {
-            // A clock that steps back begins another second as well.
-            false => Some(second | 1),
-            true if seen & u64::from(u32::MAX) < PER_SECOND => Some(seen + 1),
-            true => None,
+        let second = at.as_micros() / 1_000_000;
+        let next = |seen: u64| {
+            // What is a little earlier is of the second that has begun: else two clocks that take turns would begin another
+            // one with each event. A clock that was set back by more begins one as well.
+            let begun = seen >> 32;
+            match second <= begun && begun - second <= APART {
+                false => Some(second << 32 | 1),
+                true if seen & u64::from(u32::MAX) < PER_SECOND => Some(seen + 1),
+                true => None,
+            }
         };
         match self.seen.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
             Ok(_) => Some(self.left_out.swap(0, Ordering::Relaxed)),
@@ -48,8 +55,19 @@ mod tests {
         assert_eq!(first, vec![0; PER_SECOND as usize]);
         assert_eq!(sample.take(at(8, 0)), Some(1_000 - PER_SECOND));
         assert_eq!(sample.take(at(8, 1)), Some(0));
+        assert_eq!((0..1_000).filter_map(|i| sample.take(at(8, i))).count(), PER_SECOND as usize - 2);
         // The clock was set back.
-        assert_eq!(sample.take(at(3, 0)), Some(0));
+        let sample = Sample::default();
+        assert_eq!((0..1_000).filter_map(|i| sample.take(at(1_000, i))).count(), PER_SECOND as usize);
+        assert_eq!(sample.take(at(7, 0)), Some(1_000 - PER_SECOND));
+    }
+
+    #[test]
+    fn clocks_that_differ_do_not_let_more_through() {
+        let sample = Sample::default();
+        let at = |second: u64| Timestamp::from_micros(second * 1_000_000);
+        let told = (0..1_000).filter_map(|i| sample.take(at(100 + i % 2 * 3))).count();
+        assert!(told as u64 <= 2 * PER_SECOND, "{told}");
     }
 
     #[test]
