@@ -93,6 +93,9 @@ async fn a_key_that_is_not_there_is_told() {
     for missing in [MissingKey::Skip, MissingKey::Deny] {
         assert_eq!(one(rule().on_missing_key(missing), &get("/")).await, Why::NoKey(missing));
     }
+    // In shadow nobody is denied.
+    let shadow = rule().on_missing_key(MissingKey::Deny).shadow();
+    assert_eq!(one(shadow, &get("/")).await, Why::NoKey(MissingKey::Skip));
 }
 
 #[tokio::test]

@@ -209,6 +209,8 @@ impl Compiled {
         let (key, is_shared) = match (key, self.missing_key) {
             (Some(key), _) => (key, false),
             (None, MissingKey::Shared) => (Key::GLOBAL, true),
+            // It denies nobody, nor counts.
+            (None, MissingKey::Deny) if !self.is_enforced() => return Why::NoKey(MissingKey::Skip),
             (None, missing) => return Why::NoKey(missing),
         };
         let tier = match &choice {
