@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, StatusCode};
 use tollgate::key::{self, TrustedProxies};
 use tollgate::{HintCode, Limiter, MemoryStore, MissingKey, Quota, RateLimitLayer, Rule, RuleSet, Store};
 use tower::{Layer, ServiceExt, service_fn};
@@ -127,6 +127,57 @@ async fn rules_that_all_match_something() {
     clock.advance(Duration::from_secs(7_200));
     send(&limiter, get("/a")).await;
     assert!(limiter.hints().is_empty(), "{:?}", limiter.hints());
+}
+
+#[tokio::test]
+async fn a_rule_that_only_denies_has_matched() {
+    let rules = || [Rule::new("api", Quota::token_bucket(1, tollgate::DAY))];
+    let (limiter, clock) = limiter(rules());
+    send(&limiter, get("/")).await;
+    limiter.swap(RuleSet::new(rules()).expect("good rules"));
+    for _ in 0..3 {
+        assert_eq!(send(&limiter, get("/")).await, StatusCode::TOO_MANY_REQUESTS);
+        clock.advance(Duration::from_secs(3_600));
+    }
+    assert!(limiter.hints().is_empty(), "{:?}", limiter.hints());
+}
+
+#[tokio::test]
+async fn a_rule_that_is_charged_by_hand_need_not_be() {
+    let rules = [Rule::new("api", Quota::per_second(100)), Rule::new("jobs", Quota::per_second(1)).by_hand()];
+    let (limiter, clock) = limiter(rules);
+    for _ in 0..3 {
+        send(&limiter, get("/")).await;
+        clock.advance(Duration::from_secs(3_600));
+    }
+    assert!(limiter.hints().is_empty(), "{:?}", limiter.hints());
+}
+
+#[tokio::test]
+async fn the_hour_is_one_in_which_the_rules_are_in_force() {
+    let rules = ["/a", "/b"].map(|path| Rule::new(path, Quota::per_second(100)).on_path(path));
+    let (limiter, clock) = limiter(rules);
+    send(&limiter, get("/a")).await;
+    let incident = RuleSet::new([Rule::new("all", Quota::per_second(1))]).expect("good rules");
+    let before = limiter.swap(incident);
+    send(&limiter, get("/a")).await;
+    clock.advance(Duration::from_secs(7_200));
+    limiter.swap(before);
+    send(&limiter, get("/a")).await;
+    send(&limiter, get("/a")).await;
+    assert!(limiter.hints().is_empty(), "{:?}", limiter.hints());
+    // The same rules by another version have not been in force either.
+    clock.advance(Duration::from_secs(3_599));
+    limiter.swap(limiter.rule_set().with_version("2"));
+    clock.advance(Duration::from_secs(2));
+    send(&limiter, get("/a")).await;
+    send(&limiter, get("/a")).await;
+    assert!(limiter.hints().is_empty(), "{:?}", limiter.hints());
+    for _ in 0..2 {
+        clock.advance(Duration::from_secs(3_600));
+        send(&limiter, get("/a")).await;
+    }
+    assert_eq!(codes(&limiter), [HintCode::NeverMatched]);
 }
 
 #[tokio::test]

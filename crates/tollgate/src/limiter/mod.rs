@@ -149,6 +149,7 @@ impl<S: Store> Limiter<S> {
     /// See [`RuleSet`] for an example.
     pub fn swap(&self, rules: RuleSet) -> RuleSet {
         self.inner.make_local_store_for(&rules);
+        rules.rules().watch.put_in_force();
         let before = self.inner.rules.swap(rules.into()).into();
         self.look_for_clashes();
         before

@@ -41,21 +41,54 @@ pub(crate) struct LimiterWatch {
 }
 
 /// What is seen of a set of rules.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SetWatch {
-    /// Since when, as far as is known, it is in force.
-    since: OnceLock<Timestamp>,
+    /// Since when, as far as is known, it is in force, in microseconds.
+    since: AtomicU64,
     /// Whether it was looked for rules that match nothing.
     is_looked_through: OnceLock<()>,
     /// A rule that wants the address of the peer, and did not find it.
     lacks_peer: OnceLock<RuleName>,
 }
 
+/// Of a set that nobody has seen in force.
+const UNSEEN: u64 = u64::MAX;
+
 impl SetWatch {
+    /// The set comes into force, for the first time or again.
+    pub(crate) fn put_in_force(&self) {
+        self.since.store(UNSEEN, Ordering::Relaxed);
+    }
+
+    /// Since when it is in force; since now, if nobody has looked.
+    fn since(&self, now: Timestamp) -> Timestamp {
+        match self.since.compare_exchange(UNSEEN, now.as_micros(), Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => now,
+            Err(since) => Timestamp::from_micros(since),
+        }
+    }
+
     /// A request has not got the address of the peer, which the rule wants.
     #[cold]
     pub(crate) fn no_peer(&self, rule: RuleName) {
         self.lacks_peer.get_or_init(|| rule);
+    }
+}
+
+impl Default for SetWatch {
+    fn default() -> Self {
+        Self {
+            since: AtomicU64::new(UNSEEN),
+            is_looked_through: OnceLock::new(),
+            lacks_peer: OnceLock::new(),
+        }
+    }
+}
+
+impl Clone for SetWatch {
+    /// That of another set, of which nothing has been seen.
+    fn clone(&self) -> Self {
+        Self::default()
     }
 }
 
@@ -190,13 +223,13 @@ impl<S: Store> Limiter<S> {
                 format!("the rule `{rule}` counts by the address of the peer, and a request has none");
             hints.say(HintCode::NoPeer, message);
         }
-        let since = at.map(|at| (at, *rules.watch.since.get_or_init(|| at)));
+        let since = at.map(|at| (at, rules.watch.since(at)));
         let is_old = since.is_some_and(|(at, since)| at.saturating_since(since) >= A_WHILE);
         // Once for each set: there may be many rules.
         if is_old && rules.watch.is_looked_through.set(()).is_ok() {
             let idle: Vec<&str> = rules
                 .iter()
-                .filter(|rule| !rule.watch.has_matched())
+                .filter(|rule| !rule.watch.has_matched() && !rule.is_by_hand())
                 .map(|rule| rule.name.as_str())
                 .collect();
             if let [first, ..] = &*idle {

@@ -135,6 +135,7 @@ impl RuleWatch {
     /// One that the rule, which is enforced, denies by itself.
     #[inline]
     pub(crate) fn denied(&self, at: Timestamp, outcome: &Outcome) {
+        self.matched();
         self.count(Role::Enforced, Said::Denied, Some(outcome));
         self.tell_denied(Role::Enforced, at, outcome);
     }

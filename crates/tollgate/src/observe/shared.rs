@@ -35,11 +35,9 @@ impl<S: Store> Limiter<S> {
         let others: Vec<_> = on_it.filter_map(|(_, limiter)| limiter.upgrade()).collect();
         drop(limiters);
         let own = self.rules();
-        for other in others.into_iter().map(|other| other.rules_in_force()) {
-            // A limiter is on this list itself.
-            if Arc::ptr_eq(&own, &other) {
-                continue;
-            }
+        // A limiter is on this list itself, and its rules may have been swapped meanwhile.
+        let others = others.into_iter().filter(|other| Arc::as_ptr(other).addr() != self.address());
+        for other in others.map(|other| other.rules_in_force()) {
             let quotas: HashMap<RuleName, &Quota> =
                 other.iter().map(|rule| (rule.name, rule.own_quota())).collect();
             let clashes =

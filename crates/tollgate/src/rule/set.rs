@@ -393,6 +393,11 @@ impl Compiled {
         self.mode.role(self.name, key)
     }
 
+    /// Whether it is charged by hand, so that no request matches it.
+    pub(crate) fn is_by_hand(&self) -> bool {
+        self.requests.by_hand
+    }
+
     /// Whether it counts for everybody.
     pub(crate) fn is_enforced(&self) -> bool {
         self.mode == Mode::Enforce
