@@ -145,7 +145,6 @@ async fn a_candidate_runs_beside_the_quota_in_force_for_each_tier() {
     limiter.reset("api", Key::GLOBAL).await.expect("the store works");
     let as_pro = || Request::get("/").header("pro", "1").body(()).expect("a request");
     assert_eq!(app.admitted(10, as_pro).await, 10);
-    // Three were used, as a caller who changes tiers keeps what it has used.
     assert_eq!(candidate_left(&limiter, "api", pro).await, 0);
 }
 
@@ -296,4 +295,41 @@ async fn what_was_settled_before_the_store_has_answered_is_settled_then() {
             tokio::time::sleep(millis(10)).await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_finds_no_room_or_goes_away_is_not_counted_in_shadow() {
+    let build = |max_waiting| {
+        Limiter::builder()
+            .store(memory())
+            .max_waiting(max_waiting)
+            .rule(global("queue", Quota::leaky_bucket(1, tollgate::SECOND).capacity(100)))
+            .rule(global("new", Quota::per_hour(10)).shadow())
+            .build()
+            .expect("good rules")
+    };
+    let limiter = build(0);
+    let app = App::over(&RateLimitLayer::new(limiter.clone()), ok);
+    assert_eq!(app.get("/").await.status(), StatusCode::OK);
+    assert_eq!(app.get("/").await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(left(&limiter, "new").await, 9);
+
+    let limiter = build(10);
+    let app = App::over(&RateLimitLayer::new(limiter.clone()), ok);
+    assert_eq!(app.get("/").await.status(), StatusCode::OK);
+    assert!(tokio::time::timeout(millis(10), app.get("/")).await.is_err());
+    assert_eq!(left(&limiter, "new").await, 9);
+    // Who stays is counted when it goes on.
+    assert_eq!(app.get("/").await.status(), StatusCode::OK);
+    assert_eq!(left(&limiter, "new").await, 8);
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_forgotten_under_the_candidate_as_well() {
+    let candidate = Quota::per_hour(3);
+    let (limiter, _clock) = limiter([global("api", Quota::per_hour(5)).candidate(candidate)]);
+    assert!(limiter.charge("api", Key::GLOBAL).await.expect("the store works").is_admitted());
+    assert_eq!(candidate_left(&limiter, "api", candidate).await, 2);
+    limiter.reset("api", Key::GLOBAL).await.expect("the store works");
+    assert_eq!(candidate_left(&limiter, "api", candidate).await, 3);
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -138,6 +138,13 @@ impl io::Write for Lines {
 
 impl Told {
     pub(crate) fn start() -> Self {
+        // What is told on a thread that nobody listens on must not make the place where it is told be taken for one that
+        // nobody ever listens to.
+        static SOMEBODY: Once = Once::new();
+        SOMEBODY.call_once(|| {
+            let nowhere = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
+            tracing::subscriber::set_global_default(nowhere).expect("nobody else has done so");
+        });
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()

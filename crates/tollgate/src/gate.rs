@@ -9,10 +9,10 @@ use tollgate_core::{Decision, MemoryStore, Outcome, Retry, RuleName, Store, Stor
 use crate::RequestHead;
 use crate::headers::{HeaderFields, Lines, Trio};
 use crate::hold::{Held, Patience, Ticket};
-use crate::limiter::{Fallback, Limiter, Plan, ShadowReport};
+use crate::limiter::{Fallback, Limiter, Plan, ShadowReport, Shadowing};
 use crate::observe::{self, How, Said, Sight};
 use crate::response::{Fields, Refusal, Rejection};
-use crate::rule::{Compiled, QuotaChoice, Rules};
+use crate::rule::{Compiled, QuotaChoice, Role, Rules};
 use crate::settle::{Account, Limits};
 use crate::told::{More, One, Shown, Told, expose};
 
@@ -107,8 +107,8 @@ impl<S: Store, R> Gate<S, R> {
         }
         let account = self
             .settle(request, plan.rules(), |limiter| Account::new(limiter, plan, decision.clone(), false));
-        let told = match plan.shadows() {
-            [] => self.tell(decision, policies(plan), account),
+        let (told, shadowing) = match plan.shadows() {
+            [] => (self.tell(decision, policies(plan), account), None),
             _ => self.tell_and_shadow(decision, plan, account),
         };
         if self.limiter.watch().is_due(decision.at()) {
@@ -116,7 +116,7 @@ impl<S: Store, R> Gate<S, R> {
             self.look_around(request, plan.rules(), asked, decision.at());
         }
         if decision.is_delayed() {
-            self.hold(request, plan, Held::new(decision, false), told)
+            self.hold(request, plan, Held::new(decision, false).shadowing(shadowing), told)
         } else {
             observe::decided(plan, decision, if has_waited { How::Waited } else { How::AtOnce });
             Verdict::Forward(told)
@@ -216,7 +216,7 @@ impl<S: Store, R> Gate<S, R> {
         R: Rejection<B>,
     {
         let rule_of = rules.find(rule.as_str()).map(|number| rules.rule(number));
-        rule_of.into_iter().for_each(|rule| rule.watch.missing_key());
+        rule_of.into_iter().for_each(|rule| rule.watch.missing_key(Role::Enforced));
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Timestamp::UNIX_EPOCH.saturating_add(since_epoch);
         self.limiter.glance(at);
@@ -292,15 +292,29 @@ impl<S: Store, R> Gate<S, R> {
         }
     }
 
-    /// The same for a request that there are rules in shadow for, which are asked.
+    /// The same for a request that there are rules in shadow for, which are asked now, or when it goes on if it is held
+    /// back: it may go away before.
     #[cold]
-    fn tell_and_shadow(&self, decision: &Decision, plan: &Plan, account: Option<Arc<Account<S>>>) -> Told {
+    fn tell_and_shadow(
+        &self,
+        decision: &Decision,
+        plan: &Plan,
+        account: Option<Arc<Account<S>>>,
+    ) -> (Told, Option<Shadowing>) {
         let report = ShadowReport::of(plan);
-        self.limiter.shadow(plan, account.as_ref(), report.as_ref());
-        let Some(report) = report else { return self.tell(decision, policies(plan), account) };
+        let shadowing: Option<Shadowing> = if decision.is_delayed() {
+            let (limiter, plan) = (self.limiter.clone(), plan.clone());
+            let (account, report) = (account.clone(), report.clone());
+            Some(Box::new(move || limiter.shadow(&plan, account.as_ref(), report.as_ref())))
+        } else {
+            self.limiter.shadow(plan, account.as_ref(), report.as_ref());
+            None
+        };
+        let Some(report) = report else { return (self.tell(decision, policies(plan), account), shadowing) };
         let lines = self.fields.lines(decision, policies(plan));
         let (settling, shadows) = (account.map(|account| account as _), Some((self.fields, report)));
-        Told::more(More { decision: decision.clone(), shown: self.shown(), lines, settling, shadows })
+        let more = More { decision: decision.clone(), shown: self.shown(), lines, settling, shadows };
+        (Told::more(more), shadowing)
     }
 
     /// What becomes of a request for which there are only rules in shadow.

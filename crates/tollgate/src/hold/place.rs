@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 use tollgate_core::{Decision, Outcome, Refund, Retry, Store};
 
 use crate::error::LimiterError;
-use crate::limiter::{Limiter, Plan, Planned};
+use crate::limiter::{Limiter, Plan, Planned, Shadowing};
 use crate::observe::{self, How};
 
 /// The decision by which a request is held back.
@@ -15,11 +15,18 @@ pub(crate) struct Held {
     pub(crate) decision: Box<Decision>,
     /// Whether it was made in this process, as the store failed.
     pub(crate) is_local: bool,
+    /// What is charged to be seen when the request goes on.
+    shadowing: Option<Shadowing>,
 }
 
 impl Held {
     pub(crate) fn new(decision: &Decision, is_local: bool) -> Self {
-        Self { decision: Box::new(decision.clone()), is_local }
+        Self { decision: Box::new(decision.clone()), is_local, shadowing: None }
+    }
+
+    /// The same, with what is to be done when the request goes on.
+    pub(crate) fn shadowing(self, shadowing: Option<Shadowing>) -> Self {
+        Self { shadowing, ..self }
     }
 
     /// Gives back what was charged for one that does not go on after all: of its places in leaky buckets' queues those
@@ -61,7 +68,9 @@ impl<S: Store> Place<S> {
 
     /// It is the request's turn.
     pub(crate) fn take(&mut self) {
-        self.held = None;
+        if let Some((_, _, Held { shadowing: Some(shadowing), .. })) = self.held.take() {
+            shadowing();
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use tollgate_core::{Answer, Key, MemoryStore, Quota, Refund, RuleName, Store};
 pub use self::charge::ChargeBuilder;
 pub(crate) use self::fallback::Fallback;
 pub(crate) use self::plan::{Plan, Planned, Planner, Planning};
-pub(crate) use self::shadow::ShadowReport;
+pub(crate) use self::shadow::{ShadowReport, Shadowing};
 use crate::error::{ConfigError, LimiterError};
 use crate::hold::Room;
 use crate::observe::{HasRules, LimiterWatch};
@@ -96,15 +96,24 @@ impl<S: Store> Limiter<S> {
         Ok(self.store().refund(&[Refund::new(rule, &key, cost)]).await?)
     }
 
-    /// Forgets all that was charged to a key, in the store and [locally](crate::FailurePolicy::Local).
+    /// Forgets all that was charged to a key, in the store and [locally](crate::FailurePolicy::Local), also under a
+    /// [candidate](Rule::candidate).
     ///
     /// # Errors
     ///
     /// When there is no such rule, or the store fails.
     pub async fn reset(&self, rule: &str, key: impl Into<Key>) -> Result<(), LimiterError> {
-        let (rule, key) = (self.name_of(rule)?, key.into());
+        let key = key.into();
+        let (rule, candidate) = {
+            let rules = self.rules();
+            let rule = rules.rule(rules.find_or(rule)?);
+            (rule.name, rule.candidate_name())
+        };
         if let Some(local) = self.local_store() {
             local.reset(rule, (&key).into()).await?;
+        }
+        if let Some(candidate) = candidate {
+            self.store().reset(candidate, (&key).into()).await?;
         }
         Ok(self.store().reset(rule, (&key).into()).await?)
     }

@@ -129,7 +129,10 @@ impl Plan {
             (Some(key), _) => key,
             (None, MissingKey::Shared) => Key::GLOBAL,
             (None, MissingKey::Skip) => return,
-            (None, MissingKey::Deny) if !rule.is_enforced() => return,
+            (None, MissingKey::Deny) if !rule.is_enforced() => {
+                rule.watch.missing_key(Role::Shadow);
+                return;
+            }
             (None, MissingKey::Deny) => {
                 self.refused_by.get_or_insert(rule.name);
                 return;

@@ -46,6 +46,9 @@ fn is_shown(rules: &Rules, planned: &Planned) -> bool {
     planned.role == Role::Shadow && rules.rule(planned.rule).shows_shadow
 }
 
+/// The charges of a request that are made to be seen, when it goes on.
+pub(crate) type Shadowing = Box<dyn FnOnce() + Send + Sync>;
+
 /// One charge that is made to be seen, and who wants to know what came of it.
 struct Shadow<S: Store> {
     rules: Arc<Rules>,

@@ -53,12 +53,12 @@ impl OfRule {
         );
     }
 
-    pub(super) fn missing_key(&self, rule: RuleName, at: Timestamp) {
+    pub(super) fn missing_key(&self, rule: RuleName, role: Role, at: Timestamp) {
         if !enabled!(target: TARGET, Level::INFO) {
             return;
         }
         if let Some(suppressed) = self.denied.take(at) {
-            let mode = Role::Enforced.as_str();
+            let mode = role.as_str();
             info!(target: TARGET, rule = rule.as_str(), mode, suppressed, "denied, as the key is missing");
         }
     }

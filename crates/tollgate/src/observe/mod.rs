@@ -140,13 +140,13 @@ impl RuleWatch {
         self.tell_denied(Role::Enforced, at, outcome);
     }
 
-    /// One that has not got the rule's key.
+    /// One that has not got the rule's key, and is denied for it, or would be.
     #[cold]
-    pub(crate) fn missing_key(&self) {
+    pub(crate) fn missing_key(&self, role: Role) {
         self.matched();
-        self.count(Role::Enforced, Said::MissingKey, None);
+        self.count(role, Said::MissingKey, None);
         #[cfg(feature = "tracing")]
-        self.events.missing_key(self.name, now());
+        self.events.missing_key(self.name, role, now());
     }
 
     /// What a rule in shadow, or a candidate, says.

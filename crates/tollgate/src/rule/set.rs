@@ -403,6 +403,11 @@ impl Compiled {
         self.mode == Mode::Enforce
     }
 
+    /// The name under which candidates are counted, if there are any.
+    pub(crate) const fn candidate_name(&self) -> Option<RuleName> {
+        self.candidate
+    }
+
     /// Whether there is a quota that may be the next.
     #[inline]
     pub(crate) fn has_candidate(&self, choice: &QuotaChoice) -> bool {

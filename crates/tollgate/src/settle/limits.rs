@@ -152,7 +152,7 @@ impl Limits {
     /// request.
     ///
     /// The decision is of this charge alone. If it denies, nothing was charged, and what to do is for the handler to
-    /// say.
+    /// say. Rules in [shadow](crate::Mode) and candidates do not count it.
     ///
     /// # Errors
     ///
