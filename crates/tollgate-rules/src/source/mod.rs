@@ -11,6 +11,7 @@ mod redis;
 mod schedule;
 
 use std::future::Future;
+use std::time::Duration;
 
 pub use self::document::Document;
 pub use self::error::SourceError;
@@ -19,6 +20,12 @@ pub use self::file::FileSource;
 pub use self::postgres::PostgresSource;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisSource;
+
+/// The least time between two looks at a source that has told nothing.
+const LEAST_POLL: Duration = Duration::from_millis(10);
+
+/// The longest. Moments can be computed with it, which is not so of every time that somebody takes for never.
+const LONGEST_POLL: Duration = Duration::from_secs(365 * 86_400);
 
 /// Somewhere that rules are kept and may change: a file, a server, a service of one's own.
 ///

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::{LEAST_POLL, LONGEST_POLL};
+
 /// The first pause.
 const SHORTEST: Duration = Duration::from_millis(100);
-
-/// The least time between two polls.
-const LEAST: Duration = Duration::from_millis(10);
 
 /// When a server is asked again that has told nothing: after a while if all is well, and sooner if it is not.
 #[derive(Clone, Debug)]
@@ -22,7 +21,7 @@ pub(super) struct Schedule {
 
 impl Schedule {
     pub(super) fn every(interval: Duration) -> Self {
-        let every = interval.max(LEAST);
+        let every = interval.clamp(LEAST_POLL, LONGEST_POLL);
         Self { every, pause: Pause::up_to(every), is_well: false, wake: None }
     }
 
@@ -120,6 +119,16 @@ mod tests {
             schedule.lost();
         }
         assert!(wait(&schedule) >= Duration::from_secs(15));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn never_is_a_long_time() {
+        let mut schedule = Schedule::every(Duration::MAX);
+        for is_well in [true, false] {
+            schedule.asked(is_well);
+            assert!(wait(&schedule) <= LONGEST_POLL);
+        }
+        (0..100).for_each(|_| schedule.lost());
     }
 
     #[test]

@@ -18,9 +18,9 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
-use self::settle::Settling;
+use self::settle::{Settling, Step};
 use self::watch::Watch;
-use super::{Document, Source, SourceError};
+use super::{Document, LEAST_POLL, LONGEST_POLL, Source, SourceError};
 use crate::Format;
 use crate::file::MAX_SIZE;
 
@@ -31,7 +31,9 @@ const POLL: Duration = Duration::from_secs(5);
 ///
 /// It is the path that is watched, and not what is found there once: a file that is written anew under another name and
 /// then renamed, as editors do; links on the way that are made to lead elsewhere, as Kubernetes does with config maps; a
-/// file that goes away and comes back. What happens in quick succession is read once it is quiet.
+/// file that goes away and comes back. What happens in quick succession is read once it is quiet, and a file that is written in
+/// its place once it is closed. Who writes in place all the same risks that half of the file is read, if that takes longer than some
+/// seconds or the file is not watched: it is better renamed into its place.
 ///
 /// On Linux the system tells of changes (inotify). Everywhere the file is also looked at from time to time, as nothing is
 /// told of some file systems, such as those of a network; and the system can watch only so many directories, in which case
@@ -78,9 +80,9 @@ impl FileSource {
     }
 
     /// How often the file is looked at, whatever the system tells; five seconds unless it is said. Less than ten
-    /// milliseconds are ten.
+    /// milliseconds are ten, and more than a year is one.
     pub fn poll_every(self, interval: Duration) -> Self {
-        Self { poll_every: interval.max(Duration::from_millis(10)), ..self }
+        Self { poll_every: interval.clamp(LEAST_POLL, LONGEST_POLL), ..self }
     }
 
     /// Whether the system is asked to tell of changes; it is unless it is said. Without, the file is looked at from time to
@@ -149,17 +151,18 @@ impl Source for FileSource {
         let poll = self.next_poll.unwrap_or_else(Instant::now);
         loop {
             let quiet = self.settling.quiet_at();
-            let wake = quiet.map_or(poll, |quiet| quiet.min(poll));
+            // Who writes is waited for, and not looked at in between.
+            let wake = quiet.unwrap_or(poll);
             let Some(watch) = &mut self.watch else { return sleep_until(wake).await };
             tokio::select! {
                 () = sleep_until(wake) => return,
                 told = watch.changed() => match told {
-                    Ok(()) => self.settling.add(Instant::now()),
+                    Ok(step) => self.settling.add(step, Instant::now()),
                     // What it would have told is unknown.
                     Err(error) => {
                         self.watch = None;
                         self.note_unwatched(error.to_string());
-                        self.settling.add(Instant::now());
+                        self.settling.add(Step::Other, Instant::now());
                     }
                 },
             }
@@ -186,5 +189,71 @@ impl fmt::Debug for FileSource {
             .field("poll_every", &self.poll_every)
             .field("is_watched", &self.watch.is_some())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const FIRST: &str = "[[rules]]\nname = \"a\"\nquota = \"1/s\"\n";
+    const SECOND: &str = "[[rules]]\nname = \"b\"\nquota = \"1/s\"\n";
+
+    async fn source(path: &Path, poll_every: Duration) -> FileSource {
+        let mut source = FileSource::new(path).poll_every(poll_every);
+        source.read().await.expect("it is there");
+        source
+    }
+
+    /// Half of a file that ends between two rules makes sense, and is not what was meant.
+    #[tokio::test]
+    async fn a_file_is_read_when_it_is_closed() {
+        for poll_every in [Duration::from_millis(100), Duration::MAX] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("rules.toml");
+            fs::write(&path, FIRST).expect("it is written");
+            let mut source = source(&path, poll_every).await;
+            let mut file = File::create(&path).expect("it is written over");
+            file.write_all(FIRST.as_bytes()).expect("it is written");
+            let early = timeout(Duration::from_millis(400), source.changed()).await;
+            assert!(early.is_err(), "there is more to come");
+            file.write_all(SECOND.as_bytes()).expect("it is written");
+            drop(file);
+            source.changed().await;
+            let document = source.read().await.expect("it is there");
+            assert_eq!(document.text(), format!("{FIRST}{SECOND}").as_bytes());
+        }
+    }
+
+    /// On many file systems it is likely to get the number of the one before it.
+    #[tokio::test]
+    async fn a_directory_that_is_made_anew_is_watched_anew() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (config, path) = (root.path().join("config"), root.path().join("config/rules.toml"));
+        let write = |text: &str| {
+            fs::create_dir_all(&config).expect("it is made");
+            fs::write(&path, text).expect("it is written");
+        };
+        write(FIRST);
+        let mut source = source(&path, Duration::MAX).await;
+        for _ in 0..5 {
+            fs::remove_dir_all(&config).expect("it is removed");
+            write(FIRST);
+            source.changed().await;
+            source.read().await.expect("it is there");
+            // What is left to be told of it.
+            while timeout(Duration::from_millis(300), source.changed()).await.is_ok() {
+                source.read().await.expect("it is there");
+            }
+            fs::write(&path, SECOND).expect("it is written");
+            let told = timeout(Duration::from_secs(10), source.changed()).await;
+            assert!(told.is_ok(), "nobody tells of the new directory");
+            assert_eq!(source.read().await.expect("it is there").text(), SECOND.as_bytes());
+        }
     }
 }

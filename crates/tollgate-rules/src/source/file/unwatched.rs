@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use super::settle;
+
 /// There is none here.
 pub(super) enum Watch {}
 
@@ -15,7 +17,7 @@ impl Watch {
         match *self {}
     }
 
-    pub(super) async fn changed(&mut self) -> io::Result<()> {
+    pub(super) async fn changed(&mut self) -> io::Result<settle::Step> {
         match *self {}
     }
 }

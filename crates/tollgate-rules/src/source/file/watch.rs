@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask};
 
 use super::chain::{Step, steps};
+use super::settle;
 
 /// Room for some events at once.
 const BUFFER: usize = 4096;
@@ -32,6 +33,8 @@ pub(super) struct Watch {
     events: EventStream<Vec<u8>>,
     directories: HashMap<WatchDescriptor, PathBuf>,
     way: Way,
+    /// Whether the system has ended the watch of a directory. Another in its place can have the same number.
+    is_broken: bool,
 }
 
 /// How a path leads to a file: by which names, and in which directories, as another can be put in the place of one.
@@ -95,7 +98,7 @@ impl Watch {
             match (added, &way) {
                 (Ok(directories), Ok(after)) if *after == before => {
                     let events = inotify.into_event_stream(vec![0; BUFFER])?;
-                    return Ok(Self { events, directories, way: before });
+                    return Ok(Self { events, directories, way: before, is_broken: false });
                 }
                 (Err(error), _) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -106,15 +109,19 @@ impl Watch {
 
     /// Whether what is watched still leads to the file.
     pub(super) fn is_current(&self, path: &Path) -> bool {
-        Way::of(path).is_ok_and(|way| way == self.way)
+        !self.is_broken && Way::of(path).is_ok_and(|way| way == self.way)
     }
 
     /// Waits until something has happened on the way to the file, or to the file. Can be dropped at any time.
-    pub(super) async fn changed(&mut self) -> io::Result<()> {
+    pub(super) async fn changed(&mut self) -> io::Result<settle::Step> {
         loop {
             match self.events.next().await {
-                Some(Ok(event)) if self.matters(&event) => return Ok(()),
-                Some(Ok(_)) => {}
+                Some(Ok(event)) => {
+                    self.is_broken |= event.mask.intersects(EventMask::IGNORED | EventMask::UNMOUNT);
+                    if self.matters(&event) {
+                        return Ok(step(&event));
+                    }
+                }
                 Some(Err(error)) => return Err(error),
                 None => return Err(io::ErrorKind::UnexpectedEof.into()),
             }
@@ -128,5 +135,16 @@ impl Watch {
             return event.mask.intersects(EventMask::Q_OVERFLOW | EventMask::IGNORED | EventMask::UNMOUNT);
         };
         self.way.steps.iter().any(|step| step.is(directory, name))
+    }
+}
+
+/// What an event says of whether the file is written to.
+fn step(event: &EventOwned) -> settle::Step {
+    if event.mask.contains(EventMask::MODIFY) {
+        settle::Step::Written
+    } else if event.mask.intersects(EventMask::CLOSE_WRITE | EventMask::MOVED_TO | EventMask::DELETE) {
+        settle::Step::Done
+    } else {
+        settle::Step::Other
     }
 }

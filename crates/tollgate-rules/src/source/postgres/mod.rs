@@ -100,7 +100,8 @@ impl PostgresSource {
         }
     }
 
-    /// How often the table is read, whatever is told; 30 seconds unless it is said. Less than ten milliseconds are ten.
+    /// How often the table is read, whatever is told; 30 seconds unless it is said. Less than ten milliseconds are ten,
+    /// and more than a year is one.
     ///
     /// It is also the longest pause between two attempts to reach a server that is gone. The first is a tenth of a second.
     pub fn poll_every(self, interval: Duration) -> Self {

@@ -77,7 +77,8 @@ impl RedisSource {
         Self { key: key.into(), ..self }
     }
 
-    /// How often the key is read, whatever is published; 30 seconds unless it is said. Less than ten milliseconds are ten.
+    /// How often the key is read, whatever is published; 30 seconds unless it is said. Less than ten milliseconds are ten,
+    /// and more than a year is one.
     ///
     /// It is also the longest pause between two attempts to reach a server that is gone. The first is a tenth of a second.
     pub fn poll_every(self, interval: Duration) -> Self {
