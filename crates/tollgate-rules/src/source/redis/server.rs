@@ -49,10 +49,17 @@ impl Server {
     pub(super) async fn listen(&self, channel: &str) -> RedisResult<Link> {
         let (tell, heard) = watch::channel(Heard::default());
         let config = self.config().set_push_sender(move |info: PushInfo| {
-            tell.send_modify(|heard| match info.kind {
-                PushKind::Disconnection => heard.is_lost = true,
-                PushKind::Message => heard.messages += 1,
-                _ => {}
+            // That it listens is told as well, and is no change.
+            tell.send_if_modified(|heard| match info.kind {
+                PushKind::Disconnection => {
+                    heard.is_lost = true;
+                    true
+                }
+                PushKind::Message => {
+                    heard.messages += 1;
+                    true
+                }
+                _ => false,
             });
             Ok::<_, ()>(())
         });
