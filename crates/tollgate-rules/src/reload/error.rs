@@ -5,7 +5,7 @@ use std::fmt;
 
 use tollgate::ConfigError;
 
-use crate::{Problem, RuleFileError, SourceError};
+use crate::{Document, Format, Problem, RuleFileError, SourceError};
 
 /// Rules that did not come into force, because they could not be read or make no sense.
 ///
@@ -16,7 +16,7 @@ pub struct ReloadError(Kind);
 #[derive(Debug)]
 enum Kind {
     Unread(SourceError),
-    Refused { version: String, name: String, reason: Reason },
+    Refused { version: String, format: Format, name: String, reason: Reason },
 }
 
 /// What is wrong with rules that can be read.
@@ -34,8 +34,18 @@ impl ReloadError {
         Self(Kind::Unread(error))
     }
 
-    pub(super) fn refused(name: &str, version: &str, reason: Reason) -> Self {
-        Self(Kind::Refused { version: version.to_owned(), name: name.to_owned(), reason })
+    pub(super) fn refused(name: &str, version: &str, format: Format, reason: Reason) -> Self {
+        Self(Kind::Refused { version: version.to_owned(), format, name: name.to_owned(), reason })
+    }
+
+    /// Whether it is this that was refused. The same text can make sense in another format.
+    pub(super) fn has_refused(&self, document: &Document) -> bool {
+        match &self.0 {
+            Kind::Unread(_) => false,
+            Kind::Refused { version, format, .. } => {
+                version == document.version() && *format == document.format()
+            }
+        }
     }
 
     /// The version that was refused; `None` if it could not even be read.

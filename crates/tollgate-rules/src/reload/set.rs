@@ -6,7 +6,7 @@ use tollgate::{Rule, RuleSet};
 
 use super::ReloadError;
 use super::error::Reason;
-use crate::{Document, Registry, RuleFile};
+use crate::{Document, Format, Registry, RuleFile};
 
 /// Rules that make sense, ready to be put into force.
 #[derive(Clone, Debug)]
@@ -15,6 +15,7 @@ pub(super) struct Set {
     pub(super) rules: RuleSet,
     pub(super) count: usize,
     pub(super) version: Arc<str>,
+    pub(super) format: Format,
 }
 
 /// What the rules of every set are read with.
@@ -28,11 +29,11 @@ pub(super) struct Reader {
 impl Reader {
     /// Reads a set, on a thread for what takes a while: of ten thousand rules, a good part of a second.
     pub(super) async fn read(self: &Arc<Self>, document: Document) -> Result<Set, ReloadError> {
-        let (reader, name, version) =
-            (Arc::clone(self), document.name().to_owned(), document.version().to_owned());
+        let (reader, name, version, format) =
+            (Arc::clone(self), document.name().to_owned(), document.version().to_owned(), document.format());
         let read = tokio::task::spawn_blocking(move || reader.read_now(&document)).await;
         read.unwrap_or_else(|error| Err(Reason::Failed(error.to_string())))
-            .map_err(|reason| ReloadError::refused(&name, &version, reason))
+            .map_err(|reason| ReloadError::refused(&name, &version, format, reason))
     }
 
     fn read_now(&self, document: &Document) -> Result<Set, Reason> {
@@ -41,6 +42,6 @@ impl Reader {
         let all: Vec<Rule> = file.rules().iter().chain(&self.beside).cloned().collect();
         let count = all.len();
         let rules = RuleSet::new(all).map_err(Reason::Unfit)?.with_version(document.version());
-        Ok(Set { file, rules, count, version: document.version().into() })
+        Ok(Set { file, rules, count, version: document.version().into(), format: document.format() })
     }
 }

@@ -11,7 +11,7 @@ use super::last_good::LastGood;
 use super::set::{Reader, Set};
 use super::{Loaded, ReloadError, ReloadProblem, ReloadStatus};
 use crate::settings::{self, LayerSettings, LimiterSettings};
-use crate::{Document, Source, told};
+use crate::{Document, Format, Source, told};
 
 pub(super) struct Task<S, T> {
     source: S,
@@ -20,6 +20,8 @@ pub(super) struct Task<S, T> {
     limiter: Limiter<T>,
     /// What layer and limiter were made with.
     settings: (LayerSettings, LimiterSettings),
+    /// How the rules in force are written.
+    format: Format,
     /// The last set that was refused, so that it is not looked at again each time it is read.
     refused: Option<Arc<ReloadError>>,
     status: watch::Sender<ReloadStatus>,
@@ -42,7 +44,8 @@ impl<S: Source, T: Store> Task<S, T> {
         };
         let (status, watched) = watch::channel(first);
         let settings = set.file.settings();
-        let mut task = Self { source, reader, last_good, limiter, settings, refused: None, status };
+        let format = set.format;
+        let mut task = Self { source, reader, last_good, limiter, settings, format, refused: None, status };
         task.put_into_force(set);
         if let Some(error) = problem {
             task.fail(error);
@@ -73,12 +76,13 @@ impl<S: Source, T: Store> Task<S, T> {
             Err(error) => return self.fail(ReloadError::unread(error)),
         };
         self.status.send_modify(|status| status.read_at = Some(SystemTime::now()));
-        let is_in_force = document.version() == &*self.status.borrow().version;
+        let is_in_force =
+            document.version() == &*self.status.borrow().version && document.format() == self.format;
         if is_in_force {
             return self.settle();
         }
         if let Some(error) = self.refused.clone() {
-            if error.refused_version() == Some(document.version()) {
+            if error.has_refused(&document) {
                 return self.note(error);
             }
         }
@@ -96,12 +100,12 @@ impl<S: Source, T: Store> Task<S, T> {
     }
 
     fn put_into_force(&mut self, set: Set) {
-        let Set { file, rules, count, version } = set;
+        let Set { file, rules, count, version, format } = set;
         self.limiter.swap(rules);
         let needs_restart = settings::changed(self.settings, file.settings());
         let former = Arc::clone(&self.status.borrow().version);
         told::applied(self.source.kind(), &former, &version, count, &needs_restart);
-        self.refused = None;
+        (self.format, self.refused) = (format, None);
         self.status.send_modify(|status| {
             status.version = version;
             status.rules = count;
@@ -144,5 +148,47 @@ impl<S: Source, T: Store> Task<S, T> {
             told::failed(self.source.kind(), &self.status.borrow().version, &error);
         }
         self.status.send_modify(|status| status.problem = Some(ReloadProblem { error, since }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+
+    use crate::{Document, Format, Reloader, Source, SourceError};
+
+    struct Handed(watch::Receiver<Document>);
+
+    impl Source for Handed {
+        fn kind(&self) -> &'static str {
+            "handed"
+        }
+
+        async fn read(&mut self) -> Result<Document, SourceError> {
+            Ok(self.0.borrow_and_update().clone())
+        }
+
+        async fn changed(&mut self) {
+            std::future::pending().await
+        }
+    }
+
+    /// The version is that of the text, and somebody may have named the wrong format beside it.
+    #[tokio::test]
+    async fn the_same_text_in_another_format_is_looked_at_again() {
+        let text = "[[rules]]\nname = \"api\"\nquota = \"1/s\"\n";
+        let other = "[[rules]]\nname = \"api\"\nquota = \"2/s\"\n";
+        let (hand, handed) = watch::channel(Document::new("handed", Format::Toml, other));
+        let loaded = Reloader::new(Handed(handed)).load().await.expect("good rules");
+        let limiter = loaded.limiter().build().expect("good rules");
+        let handle = loaded.start(&limiter);
+        hand.send_replace(Document::new("handed", Format::Json, text));
+        assert!(handle.reload().await.problem().is_some());
+        hand.send_replace(Document::new("handed", Format::Toml, text));
+        let status = handle.reload().await;
+        assert!(status.problem().is_none() && status.applied() == 2, "{status:?}");
+        // It is not what is in force, although it has the same version.
+        hand.send_replace(Document::new("handed", Format::Json, text));
+        assert!(handle.reload().await.problem().is_some());
     }
 }
