@@ -9,20 +9,31 @@
 use metrics::{counter, gauge};
 
 /// What became of an attempt to reload.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Applied,
     Refused,
     Unread,
 }
 
+impl Outcome {
+    const ALL: [Self; 3] = [Self::Applied, Self::Refused, Self::Unread];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Refused => "refused",
+            Self::Unread => "unread",
+        }
+    }
+}
+
 pub(crate) fn reloaded(source: &'static str, outcome: Outcome) {
-    let outcome = match outcome {
-        Outcome::Applied => "applied",
-        Outcome::Refused => "refused",
-        Outcome::Unread => "unread",
-    };
-    counter!("tollgate_reloads_total", "source" => source, "outcome" => outcome).increment(1);
+    // All of them are there from the first on: of a counter that begins with 1, Prometheus does not see that it has grown.
+    for each in Outcome::ALL {
+        counter!("tollgate_reloads_total", "source" => source, "outcome" => each.as_str())
+            .increment(u64::from(each == outcome));
+    }
 }
 
 pub(crate) fn in_force(former: &str, version: &str, rules: usize) {
