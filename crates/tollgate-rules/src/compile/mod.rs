@@ -9,12 +9,12 @@ mod quota;
 mod rule;
 mod settle;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tollgate::Rule;
 
 use self::proxies::FileProxies;
-use crate::model::{File, Rules};
+use crate::model::{File, RuleTable, Rules, TierSpec};
 use crate::registry::Registry;
 use crate::scope::Scope;
 use crate::settings::{LayerSettings, LimiterSettings};
@@ -62,4 +62,24 @@ fn check_names(rules: &Rules, scope: &Scope<'_>) {
             seen.insert(&name.value, name.span.clone());
         }
     }
+    let with_candidates: HashSet<&str> = rules
+        .labelled()
+        .filter(|(_, rule)| has_candidate(&rule.value))
+        .filter_map(|(_, rule)| rule.value.name.value().map(String::as_str))
+        .collect();
+    for (label, rule) in rules.labelled() {
+        let Some(name) = rule.value.name.get() else { continue };
+        let Some(of) = name.value.strip_suffix("~candidate") else { continue };
+        if with_candidates.contains(of) {
+            let message = format!("this is the name under which the candidate of `{of}` is counted");
+            scope.rule(label).field("name").problem(name.span.clone(), message);
+        }
+    }
+}
+
+/// Whether the rule has a candidate, for itself or for a tier.
+fn has_candidate(rule: &RuleTable) -> bool {
+    let of_tier = |spec: &TierSpec| matches!(spec, TierSpec::Table(table) if !table.candidate.is_unsaid());
+    let tiers = rule.tiers.value().map_or(&[][..], |tiers| &tiers.0);
+    !rule.candidate.is_unsaid() || tiers.iter().any(|(_, spec)| of_tier(&spec.value))
 }
