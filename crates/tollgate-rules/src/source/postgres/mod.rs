@@ -57,8 +57,8 @@ const READ: &str = include_str!("read.sql");
 /// # What PostgreSQL has to allow
 ///
 /// Whoever reads needs `SELECT` on both tables, which are looked for on the `search_path`. Not through a pooler that gives
-/// each transaction another connection: notifications do not come through it, and the polls are all there is. PostgreSQL 11
-/// or later.
+/// each transaction another connection: notifications do not come through it, and the polls are all there is. Not from a
+/// standby, which lets nobody listen. PostgreSQL 11 or later.
 #[must_use]
 pub struct PostgresSource {
     connector: Connector,
