@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::{Request, Response, StatusCode, request};
+use http::header::TRANSFER_ENCODING;
+use http::{HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body as _;
 use http_body_util::{Either, Empty};
 use hyper::body::Incoming;
@@ -94,11 +95,15 @@ impl Proxy {
     /// Asks the upstream. What may be asked again is, once, if the upstream had closed the connection.
     async fn ask(
         &self,
-        head: request::Parts,
+        mut head: request::Parts,
         body: Incoming,
         progress: &Arc<Progress>,
     ) -> Result<Response<Incoming>, Failure> {
         if !body.is_end_stream() {
+            if body.size_hint().exact().is_none() {
+                // Otherwise the client leaves out what comes with a GET, as that is rarely anything.
+                head.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+            }
             let body = Timed::new(body, Direction::Up, Arc::clone(progress));
             return self.ask_once(Request::from_parts(head, Either::Left(body)), progress).await;
         }

@@ -31,6 +31,22 @@ async fn a_request_goes_on_while_it_comes() {
     assert_eq!(client.answer().await.1, "hello\n");
 }
 
+/// It is rare, but some search engines are asked like this.
+#[tokio::test]
+async fn a_get_goes_on_with_its_body() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(OPEN, &upstream, &[]);
+    for length in ["transfer-encoding: chunked", "content-length: 3"] {
+        let mut client = gateway.connect().await;
+        client.send(format!("GET / HTTP/1.1\r\nhost: example.com\r\n{length}\r\n\r\n")).await;
+        client.send(if length.starts_with('t') { "3\r\none\r\n0\r\n\r\n" } else { "one" }).await;
+        let (mut wire, head) = upstream.request().await;
+        assert_eq!(wire.body(&head).await, "one", "{length}");
+        wire.send("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 6\r\n\r\nhello\n").await;
+        assert_eq!(client.answer().await.1, "hello\n");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_goes_on_while_it_comes() {
     let upstream = Upstream::start().await;
