@@ -92,7 +92,9 @@ impl Failure {
     /// What the client is told. What is wrong inside is not for clients.
     pub(crate) fn response(&self) -> Response<Body> {
         let (error, message) = match self {
-            Self::Refused(refused @ BadRequest::Connect) => ("not_implemented", refused.to_string()),
+            Self::Refused(refused @ (BadRequest::Connect | BadRequest::Coding)) => {
+                ("not_implemented", refused.to_string())
+            }
             Self::Refused(refused) => ("bad_request", refused.to_string()),
             Self::ClientStalled => ("request_timeout", "The request did not come in time.".to_owned()),
             Self::ClientBroken => ("bad_request", "The request broke off, or makes no sense.".to_owned()),

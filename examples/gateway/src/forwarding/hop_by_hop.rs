@@ -28,6 +28,13 @@ pub(super) fn strip(headers: &mut HeaderMap) {
     }
 }
 
+/// Whether a body has come as it is, but for chunks. Of another coding nobody would be told (RFC 9112, section 6.1).
+pub(super) fn is_uncoded(headers: &HeaderMap) -> bool {
+    let mut codings = tokens(headers, &header::TRANSFER_ENCODING).filter(|coding| !coding.is_empty());
+    let first = codings.next();
+    first.is_none_or(|coding| coding.eq_ignore_ascii_case(b"chunked")) && codings.next().is_none()
+}
+
 /// Whether whoever sent this takes trailers (RFC 9110, section 10.1.4).
 pub(super) fn takes_trailers(headers: &HeaderMap) -> bool {
     has_token(headers, &TE, "trailers")

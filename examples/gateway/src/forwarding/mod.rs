@@ -48,6 +48,9 @@ impl Forwarding {
         if self.plain_paths && !plain::is_plain(head.uri.path()) {
             return Err(BadRequest::Path);
         }
+        if !hop_by_hop::is_uncoded(&head.headers) {
+            return Err(BadRequest::Coding);
+        }
         let asked = target::host(head)?;
         let path = head.uri.path_and_query().cloned().ok_or(BadRequest::Target)?;
         head.uri = self.upstream.uri(path).ok_or(BadRequest::Target)?;

@@ -2,8 +2,10 @@
 
 use std::net::IpAddr;
 
-use http::header::FORWARDED;
+use http::header::{FORWARDED, TRAILER};
 use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::hop_by_hop::tokens;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -12,8 +14,17 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 /// What the clients of this gateway speak.
 const PROTO: &str = "http";
 
-/// Fields in which other proxies say the client's address, and which upstreams may believe.
-const CLIENT_FIELDS: [&str; 7] = [
+/// Fields in which other proxies say who the client is and what it asked for, and which upstreams may believe.
+const CLIENT_FIELDS: [&str; 15] = [
+    "x-forwarded",
+    "x-original-forwarded-for",
+    "x-original-host",
+    // Some upstreams take these for the path, past the rules for it.
+    "x-original-url",
+    "x-rewrite-url",
+    "client-ip",
+    "x-azure-clientip",
+    "x-envoy-external-address",
     "x-real-ip",
     "x-client-ip",
     "x-cluster-client-ip",
@@ -35,6 +46,14 @@ pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: O
         let is_disguised = plain != name;
         is_of_proxies(&plain) && (is_disguised || !trusted)
     });
+    // Trailers go on only if they are announced, and some upstreams put them with the fields.
+    let announces = |name: &[u8]| {
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase().replace('_', "-");
+        is_of_proxies(&name)
+    };
+    if tokens(headers, &TRAILER).any(announces) {
+        headers.remove(TRAILER);
+    }
     append(headers, &X_FORWARDED_FOR, peer.to_string().as_bytes());
     if !headers.contains_key(X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(PROTO));

@@ -17,13 +17,15 @@ pub(crate) enum BadRequest {
     Path,
     /// It wants a tunnel.
     Connect,
+    /// Its body is coded for the way here, and not only in chunks.
+    Coding,
 }
 
 impl BadRequest {
     pub(crate) const fn status(self) -> StatusCode {
         match self {
             Self::Host | Self::Target | Self::Path => StatusCode::BAD_REQUEST,
-            Self::Connect => StatusCode::NOT_IMPLEMENTED,
+            Self::Connect | Self::Coding => StatusCode::NOT_IMPLEMENTED,
         }
     }
 }
@@ -35,6 +37,7 @@ impl fmt::Display for BadRequest {
             Self::Target => "A request is for a path.",
             Self::Path => "The path can be read in more than one way.",
             Self::Connect => "There are no tunnels through this gateway.",
+            Self::Coding => "The only transfer coding that this gateway knows is chunked.",
         })
     }
 }

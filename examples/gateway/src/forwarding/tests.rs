@@ -47,6 +47,10 @@ fn a_stranger_cannot_say_for_whom_it_asks() {
             ("forwarded", "for=1.1.1.1"),
             ("x-real-ip", "1.1.1.1"),
             ("cf-connecting-ip", "1.1.1.1"),
+            ("x-forwarded", "1.1.1.1"),
+            ("client_ip", "1.1.1.1"),
+            ("x-original-url", "/admin"),
+            ("trailer", "x-sum, X-Forwarded-For"),
         ],
     );
     has(&headers, "x-forwarded-for", &[PEER]);
@@ -55,6 +59,27 @@ fn a_stranger_cannot_say_for_whom_it_asks() {
     has(&headers, "forwarded", &[r#"for=192.0.2.7;host="example.com";proto=http"#]);
     for gone in ["x-forwarded-port", "x_forwarded_for", "x-real-ip", "cf-connecting-ip"] {
         has(&headers, gone, &[]);
+    }
+    for gone in ["x-forwarded", "client_ip", "x-original-url", "trailer"] {
+        has(&headers, gone, &[]);
+    }
+    has(&from(PEER, &[("trailer", "x-sum")]), "trailer", &["x-sum"]);
+}
+
+#[test]
+fn a_body_that_is_coded_for_the_way_goes_no_further() {
+    for (lines, is_good) in [
+        (&["chunked"][..], true),
+        (&["Chunked, "], true),
+        (&["gzip, chunked"], false),
+        (&["gzip", "chunked"], false),
+        (&["chunked, chunked"], false),
+        (&["identity"], false),
+    ] {
+        let fields: Vec<_> = lines.iter().map(|line| ("transfer-encoding", *line)).collect();
+        let told = forwarding().request(&mut head(&fields), PEER.parse().unwrap());
+        let expected = if is_good { Ok(None) } else { Err(BadRequest::Coding) };
+        assert_eq!(told, expected, "{lines:?}");
     }
 }
 
