@@ -69,7 +69,8 @@ async fn what_operators_are_told_to_run_works() {
     let server = server().await;
     let reloaded = Reloaded::start(listening(&server)).await;
     let binary = std::env::var("REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
-    let mut client = Command::new(binary.replace("-server", "-cli"))
+    let (before, after) = binary.rsplit_once("-server").expect("a server is called so");
+    let mut client = Command::new(format!("{before}-cli{after}"))
         .args(["-p", &server.port().to_string(), "-x", "EVAL", SCRIPT, "1", KEY, "toml"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
