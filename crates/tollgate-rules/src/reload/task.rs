@@ -169,7 +169,7 @@ mod tests {
         }
 
         async fn changed(&mut self) {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
