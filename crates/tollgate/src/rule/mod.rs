@@ -1,5 +1,6 @@
 //! What is limited, by what key, and how much.
 
+mod compiled;
 mod explain;
 mod host;
 mod hosts;
@@ -22,13 +23,14 @@ use std::time::Duration;
 use http::Method;
 use tollgate_core::Quota;
 
+pub(crate) use self::compiled::{Compiled, QuotaChoice};
 pub use self::explain::{Counted, Explanation, Mismatch, Why};
 pub(crate) use self::host::of_authority;
 pub use self::mode::Mode;
 pub(crate) use self::mode::Role;
 pub(crate) use self::pattern::{Pattern, decode};
 pub use self::rule_set::RuleSet;
-pub(crate) use self::set::{Compiled, Matching, QuotaChoice, Rules};
+pub(crate) use self::set::{Matching, Rules};
 pub use self::tier::{Tier, TierChoice};
 pub(crate) use self::tier::{TierFuture, TierLookup};
 use crate::RequestHead;
