@@ -95,12 +95,15 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
+const OTHER: &str = "\n[[rules]]\nname = \"other\"\nquota = \"1/s\"\n";
+
 #[tokio::test]
 async fn reloads_are_counted_and_the_version_in_force_is_known() {
     let metrics = Metrics::default();
     let _guard = metrics::set_default_local_recorder(&metrics);
     let outcome =
         |outcome: &str| metrics.counter(&format!("tollgate_reloads_total{{outcome={outcome},source=file}}"));
+    let is_failing = || metrics.gauge("tollgate_reload_failing{source=file}");
     let info = |version: &str| metrics.gauge(&format!("tollgate_rule_set_info{{version={version}}}"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rules.toml");
@@ -111,7 +114,8 @@ async fn reloads_are_counted_and_the_version_in_force_is_known() {
     assert_eq!([outcome("applied"), outcome("refused"), outcome("unread")], [Some(1), Some(0), Some(0)]);
     assert_eq!((metrics.gauge("tollgate_rules{}"), info(&first)), (Some(1.0), Some(1.0)));
 
-    rename_over(&path, &(rules(20) + "\n[[rules]]\nname = \"other\"\nquota = \"1/s\"\n"));
+    assert_eq!(is_failing(), Some(0.0));
+    rename_over(&path, &(rules(20) + OTHER));
     let second = reloaded.until_limit(20).await.version().to_owned();
     assert_eq!(metrics.gauge("tollgate_rules{}"), Some(2.0));
     assert_eq!((info(&first), info(&second)), (Some(0.0), Some(1.0)));
@@ -119,10 +123,16 @@ async fn reloads_are_counted_and_the_version_in_force_is_known() {
     rename_over(&path, &wrong_rules());
     let status = reloaded.until_refused().await;
     let refused = status.problem().unwrap().error().refused_version().unwrap();
-    assert_eq!((info(refused), info(&second)), (None, Some(1.0)));
+    assert_eq!((info(refused), info(&second), is_failing()), (None, Some(1.0), Some(1.0)));
     fs::remove_file(&path).unwrap();
     reloaded.until_unread().await;
     assert_eq!([outcome("applied"), outcome("refused"), outcome("unread")], [Some(2), Some(1), Some(1)]);
+    assert_eq!(is_failing(), Some(1.0));
+
+    // Those in force come back.
+    rename_over(&path, &(rules(20) + OTHER));
+    reloaded.handle.reload().await;
+    assert_eq!((is_failing(), outcome("applied")), (Some(0.0), Some(2)));
 }
 
 #[tokio::test]

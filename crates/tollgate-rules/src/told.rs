@@ -21,6 +21,7 @@ pub(crate) fn applied(
     {
         metrics::describe();
         metrics::reloaded(source, Outcome::Applied);
+        metrics::failing(source, false);
         metrics::in_force(former, version, rules);
     }
     #[cfg(feature = "tracing")]
@@ -41,7 +42,10 @@ pub(crate) fn applied(
 /// Rules were refused, or could not be read.
 pub(crate) fn counted(source: &'static str, is_refused: bool) {
     #[cfg(feature = "metrics")]
-    metrics::reloaded(source, if is_refused { Outcome::Refused } else { Outcome::Unread });
+    {
+        metrics::reloaded(source, if is_refused { Outcome::Refused } else { Outcome::Unread });
+        metrics::failing(source, true);
+    }
 }
 
 /// The same, said in words.
@@ -59,6 +63,8 @@ pub(crate) fn failed(source: &'static str, in_force: &str, error: &ReloadError) 
 
 /// The source has the rules in force again.
 pub(crate) fn mended(source: &'static str, version: &str) {
+    #[cfg(feature = "metrics")]
+    metrics::failing(source, false);
     #[cfg(feature = "tracing")]
     tracing::info!(source, version, "the rules in force are those of the source again");
 }

@@ -4,6 +4,7 @@ mod host;
 mod key;
 mod matching;
 mod mode;
+mod path_param;
 mod proxies;
 mod quota;
 mod rule;

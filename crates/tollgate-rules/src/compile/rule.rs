@@ -7,7 +7,7 @@ use super::key::{self, unregistered};
 use super::mode::{candidates_of, mode_of, share};
 use super::quota::{duration, from_text, quota};
 use super::settle::settling_of;
-use super::{Context, host, matching};
+use super::{Context, host, matching, path_param};
 use crate::model::{CostSpec, FailureSpec, FailureWord, MissingKeyWord, RuleTable, TierSpec};
 use crate::read::{At, OneOrMany};
 use crate::scope::Scope;
@@ -31,6 +31,7 @@ pub(super) fn compile(table: &At<RuleTable>, context: &Context<'_>, scope: &Scop
     let mut allowances: Vec<_> = own.map(|quota| Allowance { tier: None, quota }).into_iter().collect();
     built = matches_of(rule, built, context, scope);
     built = key_of(rule, built, context, scope);
+    path_param::check(rule, scope);
     built = tiers_of(rule, built, &mut allowances, context, scope);
     let hold = rule.hold_up_to.get().and_then(|hold| duration(hold, &scope.field("hold-up-to")));
     if let Some(up_to) = hold {

@@ -3,6 +3,7 @@
 //! | name | kind | labels | what it is |
 //! |---|---|---|---|
 //! | `tollgate_reloads_total` | counter | `source`, `outcome` | sets of rules that were `applied` or `refused`, and how often the source was `unread` |
+//! | `tollgate_reload_failing` | gauge | `source` | 1 while the source has rules that were refused, or cannot be read, else 0 |
 //! | `tollgate_rules` | gauge | | how many rules are in force |
 //! | `tollgate_rule_set_info` | gauge | `version` | 1 for the version in force, 0 for those before |
 
@@ -36,6 +37,11 @@ pub(crate) fn reloaded(source: &'static str, outcome: Outcome) {
     }
 }
 
+/// Whether the source has rules that do not come into force.
+pub(crate) fn failing(source: &'static str, is_failing: bool) {
+    gauge!("tollgate_reload_failing", "source" => source).set(f64::from(u8::from(is_failing)));
+}
+
 pub(crate) fn in_force(former: &str, version: &str, rules: usize) {
     gauge!("tollgate_rules").set(rules as f64);
     if former != version {
@@ -49,6 +55,10 @@ pub(crate) fn describe() {
     metrics::describe_counter!(
         "tollgate_reloads_total",
         "Sets of rules that were applied or refused, and how often the source was unread"
+    );
+    metrics::describe_gauge!(
+        "tollgate_reload_failing",
+        "1 while the source has rules that were refused, or cannot be read"
     );
     metrics::describe_gauge!("tollgate_rules", "Rules in force");
     metrics::describe_gauge!(
