@@ -9,8 +9,11 @@ use crate::quota_changes::quotas;
 use crate::random::Random;
 use crate::{Bench, Caller, Harness, Ledger, MICRO, each};
 
-/// How many charges a history has.
-const STEPS: usize = 120;
+/// How many charges a history has. There is one for each pair, and a store may be far away.
+const STEPS: usize = 30;
+
+/// How many times a flood comes again: for more than two full refills.
+const WAVES: usize = 20;
 
 /// Every two of [`quotas`].
 fn pairs() -> impl Iterator<Item = [Quota; 2]> {
@@ -50,8 +53,8 @@ impl<'a, H: Harness> Turns<'a, H> {
     /// Charges somebody who takes all there is: one after the other, under both, and more often than budgets come back.
     async fn flood(&mut self) {
         let [one, other] = self.quotas.map(|quota| quota.full_refill());
-        let pause = one.min(other) / 16;
-        for _ in 0..STEPS {
+        let pause = one.min(other) / 8;
+        for _ in 0..WAVES {
             self.caller.bench.advance(pause).await;
             for turn in 0..2 {
                 self.caller.quota = self.quotas[turn];
