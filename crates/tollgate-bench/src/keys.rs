@@ -27,13 +27,25 @@ pub fn uniform(count: u64, len: usize, seed: u64) -> Vec<String> {
     (0..len).map(|_| key((random.unit() * count as f64) as u64)).collect()
 }
 
-/// `len` requests, each from one of `count` callers, the n-th in proportion to 1/n (Zipf's law).
+/// `len` requests, each from one of `count` callers, the n-th most frequent in proportion to 1/n (Zipf's law).
+///
+/// Who is frequent has nothing to do with who came first: if it had, the keys of the frequent would lie side by side in
+/// a store that keeps keys.
 #[must_use]
 pub fn zipf(count: u64, len: usize, seed: u64) -> Vec<String> {
     let mut random = Random(seed);
     // The inverse of the distribution function of 1/x between 1 and `count`.
-    (0..len).map(|_| key((random.unit() * (count as f64).ln()).exp() as u64 - 1)).collect()
+    let mut rank = || (random.unit() * (count as f64).ln()).exp() as u64 - 1;
+    (0..len).map(|_| key(scattered(rank(), count))).collect()
 }
+
+/// One to one among the numbers below `count`, which must not be a multiple of [`SCATTER`].
+const fn scattered(number: u64, count: u64) -> u64 {
+    (number as u128 * SCATTER as u128 % count as u128) as u64
+}
+
+/// A prime.
+const SCATTER: u64 = 2_654_435_761;
 
 /// SplitMix64: the same numbers in every run.
 struct Random(u64);
