@@ -72,43 +72,43 @@ where
     #[inline(never)]
     fn call(&mut self, mut request: Request<A>) -> Self::Future {
         let Self { inner, gate } = self;
-        let rules = gate.limiter.rules();
+        let current = gate.limiter.rules();
+        let rules: &Arc<Rules> = &current;
         let (number, pattern) = match rules.is_one_plain() && !gate.is_exempt(&request) {
             true => (0, None),
-            false => match gate.find(&request, &rules) {
+            false => match gate.find(&request, rules) {
                 Found::One(number, pattern) => (number, pattern),
-                Found::None => return gate.pass_on(inner, request, &rules),
-                Found::Other(asked) => return gate.go_on(inner, request, &rules, asked),
+                Found::None => return gate.pass_on(inner, request, rules),
+                Found::Other(asked) => return gate.go_on(inner, request, rules, asked),
             },
         };
         let rule = rules.rule(number);
         let head = || RequestHead::from(&request).with_pattern(pattern);
         let extracted = rule.key.extract(request.extensions(), head);
         let Extracted::Key(key) = &extracted else {
-            let asked = Planner::one(&rules, &head(), number, extracted).into();
-            return gate.go_on(inner, request, &rules, asked);
+            let asked = Planner::one(rules, &head(), number, extracted).into();
+            return gate.go_on(inner, request, rules, asked);
         };
         let cost = rule.cost(head);
         let mut charge = Charge::new(rule.name, key, rule.own_quota());
         charge.cost = cost;
         let Some((at, outcome)) = gate.limiter.store().charge_at_once(&charge) else {
-            let plan = Plan::one(Arc::clone(&rules), number, *key, cost);
-            return gate.go_on(inner, request, &rules, Asked::Planned(plan));
+            let plan = Plan::one(Arc::clone(rules), number, *key, cost);
+            return gate.go_on(inner, request, rules, Asked::Planned(plan));
         };
         if !outcome.is_admitted() || outcome.is_delayed() || gate.fields.ietf.is_some() {
             let asked = Asked::Answered { rule: number, key: *key, cost, at, outcome };
-            return gate.go_on(inner, request, &rules, asked);
+            return gate.go_on(inner, request, rules, asked);
         }
         rule.watch.admitted(&outcome);
         if gate.limiter.watch().is_due(at) {
-            gate.look_around(&mut request, &rules, [number], at);
+            gate.look_around(&mut request, rules, [number], at);
         }
         if gate.expose_decision {
             expose(request.extensions_mut(), || Decision::one(at, rule.name, outcome));
         }
         let one = One { rule: rule.name, at, outcome, shown: gate.shown() };
-        drop(rules);
-        ResponseFuture::forward(inner.call(request), Told::one(one))
+        ResponseFuture::forward_one(inner.call(request), one)
     }
 }
 
@@ -239,7 +239,7 @@ impl<S: Store, R> Gate<S, R> {
     {
         self.limiter.passed_by();
         self.settle_nothing(&mut request, rules);
-        ResponseFuture::forward(inner.call(request), Told::NOTHING)
+        ResponseFuture::forward(inner.call(request), Told::Nothing)
     }
 
     /// The service that was polled ready, leaving a clone, which was not, in its place.

@@ -11,7 +11,7 @@ use tollgate_core::Store;
 use tower_service::Service;
 
 use crate::response::Rejection;
-use crate::told::Told;
+use crate::told::{More, One, Told};
 use crate::waiting::{Passed, Waiting};
 
 pin_project! {
@@ -33,8 +33,11 @@ pin_project! {
         I: Service<Request<A>>,
         S: Store,
     {
-        // The request has gone on.
-        Forwarding { #[pin] response: I::Future, told: Told },
+        // The request has gone on, and one rule has something to tell. By itself, as most are so: then nothing else is
+        // looked for when it is polled, nor when it is dropped.
+        Forwarding { #[pin] response: I::Future, one: One },
+        // The request has gone on, and there is more to tell, or nothing.
+        ForwardingWith { #[pin] response: I::Future, more: Option<Box<More>> },
         // The request has been answered.
         Answered { response: Option<Response<B>> },
         // In a box, as it is several times as large as the others, and this future is moved about for every
@@ -50,8 +53,13 @@ where
     S: Store,
 {
     #[inline(always)]
-    pub(crate) const fn forward(response: I::Future, told: Told) -> Self {
-        Self { state: State::Forwarding { response, told } }
+    pub(crate) const fn forward_one(response: I::Future, one: One) -> Self {
+        Self { state: State::Forwarding { response, one } }
+    }
+
+    #[inline]
+    pub(crate) fn forward(response: I::Future, told: Told) -> Self {
+        Self { state: State::forward(response, told) }
     }
 
     pub(crate) const fn answer(response: Response<B>) -> Self {
@@ -63,6 +71,21 @@ where
     }
 }
 
+impl<I, S, R, A, B> State<I, S, R, A, B>
+where
+    I: Service<Request<A>>,
+    S: Store,
+{
+    #[inline]
+    fn forward(response: I::Future, told: Told) -> Self {
+        match told {
+            Told::One(one) => Self::Forwarding { response, one },
+            Told::More(more) => Self::ForwardingWith { response, more: Some(more) },
+            Told::Nothing => Self::ForwardingWith { response, more: None },
+        }
+    }
+}
+
 impl<I, S, R, A, B> Future for ResponseFuture<I, S, R, A, B>
 where
     I: Service<Request<A>, Response = Response<B>> + Clone,
@@ -71,20 +94,38 @@ where
 {
     type Output = Result<I::Response, I::Error>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
-        // A response is large. Where it is first, there it stays.
-        let mut polled;
         match state.as_mut().project() {
-            StateProjected::Forwarding { response, told } => {
-                polled = response.poll(cx);
-                if let Poll::Ready(Ok(response)) = &mut polled {
-                    told.write(response);
-                }
+            StateProjected::Forwarding { response, one } => {
+                // A response is large. Where it is first, there it stays.
+                let mut polled = response.poll(cx);
+                tell(&mut polled, |response| one.write(response));
+                polled
             }
-            _ => polled = state.poll_others(cx),
+            StateProjected::ForwardingWith { response, more } => {
+                let mut polled = response.poll(cx);
+                tell(&mut polled, |response| tell_more(more, response));
+                polled
+            }
+            _ => state.poll_others(cx),
         }
-        polled
+    }
+}
+
+/// Has a response tell something, once it is there.
+#[inline(always)]
+fn tell<B, E>(polled: &mut Poll<Result<Response<B>, E>>, write: impl FnOnce(&mut Response<B>)) {
+    if let Poll::Ready(Ok(response)) = polled {
+        write(response);
+    }
+}
+
+#[inline(always)]
+fn tell_more<B>(more: &mut Option<Box<More>>, response: &mut Response<B>) {
+    if let Some(more) = more.take() {
+        more.write(response);
     }
 }
 
@@ -99,11 +140,14 @@ where
     fn poll_others(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Response<B>, I::Error>> {
         loop {
             let next = match self.as_mut().project() {
-                StateProjected::Forwarding { response, told } => {
+                StateProjected::Forwarding { response, one } => {
                     let mut polled = response.poll(cx);
-                    if let Poll::Ready(Ok(response)) = &mut polled {
-                        told.write(response);
-                    }
+                    tell(&mut polled, |response| one.write(response));
+                    return polled;
+                }
+                StateProjected::ForwardingWith { response, more } => {
+                    let mut polled = response.poll(cx);
+                    tell(&mut polled, |response| tell_more(more, response));
                     return polled;
                 }
                 StateProjected::Answered { response } => {
@@ -112,7 +156,7 @@ where
                 }
                 StateProjected::Waiting { waiting } => match ready!(waiting.as_mut().poll_passed(cx)) {
                     Passed::Forward { mut service, request, told } => {
-                        Self::Forwarding { response: service.get_mut().call(request), told }
+                        Self::forward(service.get_mut().call(request), told)
                     }
                     Passed::Answer(response) => Self::Answered { response: Some(response) },
                 },
@@ -129,7 +173,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {
-            State::Forwarding { .. } => "ResponseFuture(forwarding)",
+            State::Forwarding { .. } | State::ForwardingWith { .. } => "ResponseFuture(forwarding)",
             State::Answered { .. } => "ResponseFuture(answered)",
             State::Waiting { .. } => "ResponseFuture(waiting)",
         })

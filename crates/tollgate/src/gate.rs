@@ -171,7 +171,7 @@ impl<S: Store, R> Gate<S, R> {
         let Some(decision) = decision else {
             observe::failed(plan, error, Said::AllowedByFailure, None);
             self.settle_nothing(request, plan.rules());
-            return Verdict::Forward(Told::NOTHING);
+            return Verdict::Forward(Told::Nothing);
         };
         if self.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
@@ -287,8 +287,8 @@ impl<S: Store, R> Gate<S, R> {
             return Told::more(More { decision: decision.clone(), shown, lines, settling, shadows: None });
         }
         match decision.tightest() {
-            Some((rule, outcome)) => Told::one(One { rule, at: decision.at(), outcome: *outcome, shown }),
-            None => Told::NOTHING,
+            Some((rule, outcome)) => Told::One(One { rule, at: decision.at(), outcome: *outcome, shown }),
+            None => Told::Nothing,
         }
     }
 
@@ -324,7 +324,7 @@ impl<S: Store, R> Gate<S, R> {
         let report = ShadowReport::of(plan);
         self.limiter.shadow(plan, account.as_ref(), report.as_ref());
         if account.is_none() && report.is_none() {
-            return Told::NOTHING;
+            return Told::Nothing;
         }
         // Nothing was decided, so there is nothing to expose.
         let shown = Shown { legacy: self.fields.legacy, exposed: false };

@@ -14,11 +14,19 @@ use crate::settle::Settling;
 ///
 /// What one rule says is here as it is, as that is what most requests have. All else is in a box: the future that
 /// this is part of is moved about for every request.
-pub(crate) struct Told {
-    one: Option<One>,
-    more: Option<Box<More>>,
+pub(crate) enum Told {
+    Nothing,
+    One(One),
+    More(Box<More>),
 }
 
+impl Told {
+    pub(crate) fn more(more: More) -> Self {
+        Self::More(Box::new(more))
+    }
+}
+
+/// What one rule says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct One {
     pub(crate) rule: RuleName,
@@ -27,6 +35,7 @@ pub(crate) struct One {
     pub(crate) shown: Shown,
 }
 
+/// Whatever there is to tell.
 pub(crate) struct More {
     pub(crate) decision: Decision,
     pub(crate) shown: Shown,
@@ -46,34 +55,10 @@ pub(crate) struct Shown {
     pub(crate) exposed: bool,
 }
 
-impl Told {
-    pub(crate) const NOTHING: Self = Self { one: None, more: None };
-
-    /// What one rule says.
-    #[inline]
-    pub(crate) const fn one(one: One) -> Self {
-        Self { one: Some(one), more: None }
-    }
-
-    pub(crate) fn more(more: More) -> Self {
-        Self { one: None, more: Some(Box::new(more)) }
-    }
-
-    /// Writes it, once.
-    #[inline(always)]
-    pub(crate) fn write<B>(&mut self, response: &mut Response<B>) {
-        if let Some(one) = &self.one {
-            one.write(response);
-        }
-        if let Some(more) = self.more.take() {
-            more.write(response);
-        }
-    }
-}
-
 impl One {
-    #[inline]
-    fn write<B>(&self, response: &mut Response<B>) {
+    /// Writes it. Not as part of who calls it: a response that is only lent to a function is not moved there.
+    #[inline(never)]
+    pub(crate) fn write<B>(&self, response: &mut Response<B>) {
         let denied_within = denied_within(response);
         if self.shown.legacy {
             Trio::new(self.at, &self.outcome).write(response.headers_mut(), denied_within);
@@ -85,8 +70,9 @@ impl One {
 }
 
 impl More {
+    /// Writes it.
     #[inline(never)]
-    fn write<B>(self, response: &mut Response<B>) {
+    pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some(settling) = &self.settling {
             settling.answered(&ResponseHead::from(&*response));
         }

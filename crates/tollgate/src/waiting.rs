@@ -138,7 +138,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
                 StepProjected::Holding { sleep, ticket, place, told } => {
                     if sleep.poll(cx).is_ready() {
                         place.take();
-                        Next::Forward(std::mem::replace(told, Told::NOTHING))
+                        Next::Forward(std::mem::replace(told, Told::Nothing))
                     } else {
                         ready!(ticket.poll_closed(cx));
                         Next::Answer(service.gate().no_room(request))
@@ -168,7 +168,7 @@ where
 {
     if plan.is_empty() {
         service.gate().settle_nothing(request, plan.rules());
-        return Next::Forward(Told::NOTHING);
+        return Next::Forward(Told::Nothing);
     }
     if let Some(rule) = plan.refused_by() {
         return Next::Answer(service.gate().refuse(request, plan.rules(), rule));

@@ -38,7 +38,7 @@ impl Trio {
     }
 
     /// Writes the three, unless an inner layer has written those of a tighter rule, such as one that denied.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn write(self, headers: &mut HeaderMap, denied_within: bool) {
         if denied_within && headers.contains_key(REMAINING) {
             return;
