@@ -2,17 +2,18 @@
 
 mod charge;
 mod fallback;
+mod in_force;
 mod plan;
 mod shadow;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::{ArcSwap, Guard};
 use tollgate_core::{Answer, Key, MemoryStore, Quota, Refund, RuleName, Store};
 
 pub use self::charge::ChargeBuilder;
 pub(crate) use self::fallback::Fallback;
+use self::in_force::{Current, InForce};
 pub(crate) use self::plan::{Plan, Planned, Planner, Planning};
 pub(crate) use self::shadow::{ShadowReport, Shadowing};
 use crate::error::{ConfigError, LimiterError};
@@ -48,7 +49,7 @@ pub struct Limiter<S = MemoryStore> {
 }
 
 struct Inner<S> {
-    rules: ArcSwap<Rules>,
+    rules: InForce,
     store: S,
     /// Decides for the rules that want it when the store fails; there once there are such rules.
     local: OnceLock<MemoryStore>,
@@ -155,7 +156,7 @@ impl<S: Store> Limiter<S> {
     /// waits for the swap. Counters live on: what a caller has used under a rule of some name stays used under the rule
     /// of the same name, whatever its quota now.
     ///
-    /// See [`RuleSet`] for an example.
+    /// The set that a limiter began with stays in memory for as long as the limiter does. See [`RuleSet`] for an example.
     pub fn swap(&self, rules: RuleSet) -> RuleSet {
         self.inner.make_local_store_for(&rules);
         rules.rules().watch.put_in_force();
@@ -167,7 +168,7 @@ impl<S: Store> Limiter<S> {
     /// The rules in force.
     #[must_use]
     pub fn rule_set(&self) -> RuleSet {
-        self.inner.rules.load_full().into()
+        Arc::clone(&self.rules()).into()
     }
 
     /// The store.
@@ -203,8 +204,8 @@ impl<S: Store> Limiter<S> {
     }
 
     /// The rules in force. Whoever asks twice may see two sets: what belongs to one request asks once.
-    #[inline]
-    pub(crate) fn rules(&self) -> Guard<Arc<Rules>> {
+    #[inline(always)]
+    pub(crate) fn rules(&self) -> Current<'_> {
         self.inner.rules.load()
     }
 
@@ -240,7 +241,7 @@ impl<S> Inner<S> {
 
 impl<S: Store> HasRules for Inner<S> {
     fn rules_in_force(&self) -> Arc<Rules> {
-        self.rules.load_full()
+        Arc::clone(&self.rules.load())
     }
 }
 
@@ -252,7 +253,7 @@ impl<S> Clone for Limiter<S> {
 
 impl<S> fmt::Debug for Limiter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("rules", &*self.inner.rules.load()).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("rules", &**self.inner.rules.load()).finish_non_exhaustive()
     }
 }
 
@@ -343,7 +344,7 @@ impl<S: Store> LimiterBuilder<S> {
             StoreSource::Given(store) => store,
         };
         let inner = Inner {
-            rules: ArcSwap::new(rules.clone().into()),
+            rules: InForce::new(rules.clone().into()),
             store,
             local: OnceLock::new(),
             max_local_keys: self.max_local_keys,
