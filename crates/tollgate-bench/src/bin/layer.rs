@@ -22,7 +22,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use axum::routing::get;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tollgate::{IetfDraft, Limiter, Quota, RateLimitLayer, Rule};
+use tollgate::{IetfDraft, Limiter, Quota, RateLimitLayer, Rule, RuleSet};
 use tollgate_bench::callgrind;
 use tower::Service;
 use tower_governor::GovernorLayer;
@@ -32,7 +32,7 @@ use tower_governor::governor::GovernorConfigBuilder;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const REQUESTS: usize = 1_000;
-const ROWS: [(&str, &str); 18] = [
+const ROWS: [(&str, &str); 19] = [
     ("bare", "the router without a layer"),
     ("nothing", "a layer that does nothing"),
     ("fields", "a layer that adds three constant header fields"),
@@ -40,6 +40,7 @@ const ROWS: [(&str, &str); 18] = [
     ("governor", "tower_governor 0.8 with headers, admitted"),
     ("ours", "Tollgate, admitted"),
     ("unexposed", "Tollgate, admitted, decision not exposed"),
+    ("swapped", "Tollgate, admitted, decision not exposed, rules swapped before"),
     ("ietf", "Tollgate, admitted, IETF fields as well"),
     ("three", "Tollgate, admitted, three rules"),
     ("other", "Tollgate, admitted, and 1 rule that does not match"),
@@ -109,6 +110,12 @@ fn run(subject: &str) -> f64 {
         }
         "ours" => router.layer(ours()),
         "unexposed" => router.layer(ours().expose_decision(false)),
+        "swapped" => {
+            let layer = ours().expose_decision(false);
+            let rules = RuleSet::new([Rule::new("default", quota)]);
+            layer.limiter().swap(rules.expect("rules that fit together"));
+            router.layer(layer)
+        }
         "ietf" => router.layer(ours().ietf_headers(IetfDraft::Draft11)),
         "three" => {
             router.layer(RateLimitLayer::new(limiter(["a", "b", "c"].map(|name| Rule::new(name, quota)))))
