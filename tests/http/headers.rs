@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use tollgate::{DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, Retry, Rule, key};
+use tower::service_fn;
 
 use crate::stores::Canned;
 use crate::support::{App, Reply, ReplyExt, RequestExt, SECOND, get, limiter, millis, ok, request, secs};
@@ -22,6 +23,26 @@ async fn every_limited_response_tells_limit_rest_and_reset() {
     assert_eq!(app.get("/").await.trio(), Some((60, 57, SECOND + 4)));
     app.clock.advance(secs(600));
     assert_eq!(app.get("/").await.trio(), Some((60, 59, SECOND + 602)));
+}
+
+#[tokio::test]
+async fn a_response_that_takes_a_while_tells_the_same() {
+    let names: [&[&str]; 2] = [&["a"], &["a", "b", "c"]];
+    for names in names {
+        let (limiter, _clock) = limiter(names.iter().map(|name| global(name, Quota::per_minute(60))));
+        let layer = RateLimitLayer::new(limiter).ietf_headers(IetfDraft::Draft11);
+        let bare = layer.clone().expose_decision(false);
+        for (layer, remaining) in [(&layer, 59), (&bare, 58)] {
+            let slow = service_fn(|request: Request<()>| async move {
+                tokio::task::yield_now().await;
+                Ok(ok(request))
+            });
+            let reply = App::around(layer, slow).get("/").await;
+            assert_eq!(reply.trio(), Some((60, remaining, SECOND + 61 - u64::from(remaining))), "{names:?}");
+            assert_eq!(reply.headers().get_all("ratelimit").iter().count(), names.len());
+            assert_eq!(reply.extensions().get::<Decision>().is_some(), remaining == 59, "{names:?}");
+        }
+    }
 }
 
 #[tokio::test]
