@@ -58,6 +58,18 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// How long the answer to a crowd is looked for before the task that holds the connection sleeps; 50 µs if not said. Zero:
+    /// it sleeps at once.
+    ///
+    /// To be woken takes longer than most answers do, so this makes a busy service faster and spares Redis work. It is
+    /// done while sixteen requests or more wait at the same time, other tasks of the runtime go first, and where answers
+    /// take longer than this it is hardly tried. It uses time of a processor that would else be idle: where that is not to be
+    /// spent, say zero.
+    pub const fn spin(mut self, duration: Duration) -> Self {
+        self.config.spin = duration;
+        self
+    }
+
     /// The longest pause between two attempts to reach a server that failed; one second if not said. The first is
     /// some milliseconds, and each is twice the one before.
     pub const fn longest_pause(mut self, pause: Duration) -> Self {

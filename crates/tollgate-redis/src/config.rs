@@ -21,6 +21,8 @@ pub(crate) struct Config {
     /// answered and ask again, so that fewer than half of a crowd would leave the server idle: it reads all that is
     /// there, and answers when all of it is done. More would keep it from others for longer than a millisecond.
     pub(crate) batch: usize,
+    /// How long a crowd's answer is looked for before the task that waits for it sleeps.
+    pub(crate) spin: Duration,
     pub(crate) longest_pause: Duration,
     pub(crate) deny_for: Duration,
     pub(crate) denied_keys: usize,
@@ -61,6 +63,7 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(1),
             max_waiting: 10_000,
             batch: 256,
+            spin: Duration::from_micros(50),
             longest_pause: Duration::from_secs(1),
             deny_for: Duration::from_secs(1),
             denied_keys: 100_000,

@@ -3,6 +3,9 @@
 /// How many goes may be under way. One would leave the server idle while its answer is read here.
 pub(crate) const FLIGHTS: usize = 2;
 
+/// How many a large crowd has.
+const LARGE: usize = 16;
+
 /// Who asks at the same time.
 ///
 /// Half of a crowd goes together: so the server has one half to do while the other is answered and asks again. More and
@@ -31,6 +34,11 @@ impl Crowd {
     /// will: for almost half of it, as some always take longer. Who comes alone finds nobody under way.
     pub(crate) fn enough(&self) -> usize {
         if self.is_idle() { 1 } else { self.half() - self.half() / 8 }
+    }
+
+    /// Whether so many come that looking out for their answers is worth it. Who comes alone may sleep.
+    pub(crate) fn is_large(&self) -> bool {
+        self.size >= LARGE
     }
 
     /// Whether nobody is under way.

@@ -1,0 +1,75 @@
+//! Lets go of those who would wait in vain.
+
+use tokio::time::Instant;
+use tollgate_core::{StoreError, StoreErrorKind};
+
+use super::{Stop, Worker};
+use crate::error::unavailable;
+
+impl Drop for Worker {
+    /// The task has ended, with its runtime perhaps: nobody may wait for what it will not do.
+    fn drop(&mut self) {
+        let error = unavailable("the store has ended");
+        self.let_go(&error);
+        let kept = {
+            let mut queue = self.shared.queue();
+            queue.ended = true;
+            queue.take_settlements(usize::MAX)
+        };
+        for ask in kept {
+            match &self.redirect {
+                Some(redirect) => redirect(ask, None),
+                None => ask.fail(&error),
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// Opens the breaker, and answers all who wait. Settlements that wait are kept; of those that are under way
+    /// nobody knows whether they were made, so they are not made again.
+    pub(super) fn let_go(&mut self, error: &StoreError) {
+        self.shared.breaker.open(error.clone());
+        self.pending.clear();
+        self.flights.iter_mut().filter_map(Option::take).for_each(|flight| flight.fail(error));
+        self.crowd.lost();
+        let waiting = {
+            let mut queue = self.shared.queue();
+            queue.put_off(error);
+            queue.take_all()
+        };
+        self.line.is(0);
+        waiting.into_iter().for_each(|ask| ask.fail(error));
+    }
+
+    /// Lets go of those whose time is up.
+    pub(super) fn expire(&mut self) -> Option<Stop> {
+        let now = Instant::now();
+        let error = StoreError::new(StoreErrorKind::Timeout);
+        let mut overdue = false;
+        for flight in self.flights.iter_mut().flatten() {
+            flight.expire(now, &error);
+            if now >= flight.sent + self.config.timeout {
+                flight.overdue = true;
+                overdue = true;
+            }
+            if now >= flight.sent + self.config.silence() {
+                return Some(Stop::Broken(error));
+            }
+        }
+        if overdue {
+            // Whoever comes now would wait in vain; the answer, if it comes, closes the breaker again.
+            self.shared.breaker.open(error.clone());
+        }
+        let mut queue = self.shared.queue();
+        let late = if overdue {
+            queue.put_off(&error);
+            queue.take_all().into()
+        } else {
+            queue.take_late(now)
+        };
+        drop(queue);
+        late.into_iter().for_each(|ask| ask.fail(&error));
+        None
+    }
+}

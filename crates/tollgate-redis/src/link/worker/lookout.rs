@@ -1,0 +1,80 @@
+//! How long to look for an answer before going to sleep.
+
+use std::time::{Duration, Instant};
+
+/// Looks out for as long as it pays.
+///
+/// A task that sleeps has to be woken, which on a machine with an idle core can take longer than the answer did, and is paid
+/// by the server as well. So it is worth looking for the answer a little longer than one would like to. But where answers take
+/// longer than that, looking is in vain, and so it is tried ever more seldom.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    /// How long at a time.
+    most: Duration,
+    /// How many times in a row it was in vain.
+    in_vain: u32,
+    /// How many times it is not tried.
+    skip: u32,
+}
+
+/// After so many times in vain it is not tried any less often.
+const MOST_IN_VAIN: u32 = 8;
+
+impl Lookout {
+    pub(super) const fn new(most: Duration) -> Self {
+        Self { most, in_vain: 0, skip: 0 }
+    }
+
+    /// Until when to look; `None` if it is not worth it.
+    pub(super) fn until(&mut self, now: Instant) -> Option<Instant> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        if self.most.is_zero() { None } else { now.checked_add(self.most) }
+    }
+
+    /// The answer came while it was looked for.
+    pub(super) const fn seen(&mut self) {
+        self.in_vain = 0;
+    }
+
+    /// It did not.
+    pub(super) fn in_vain(&mut self) {
+        self.in_vain = (self.in_vain + 1).min(MOST_IN_VAIN);
+        self.skip = (1 << self.in_vain) - 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: Duration = Duration::from_micros(50);
+
+    #[test]
+    fn it_looks_for_as_long_as_may() {
+        let now = Instant::now();
+        assert_eq!(Lookout::new(MOST).until(now), Some(now + MOST));
+        assert_eq!(Lookout::new(Duration::ZERO).until(now), None);
+        assert_eq!(Lookout::new(Duration::MAX).until(now), None);
+    }
+
+    #[test]
+    fn what_is_in_vain_is_tried_ever_more_seldom() {
+        let now = Instant::now();
+        let mut lookout = Lookout::new(MOST);
+        let mut tried = 0;
+        for _ in 0..10_000 {
+            if lookout.until(now).is_some() {
+                tried += 1;
+                lookout.in_vain();
+            }
+        }
+        assert!((30..60).contains(&tried), "{tried}");
+        // Once it was worth it, it is tried each time.
+        while lookout.until(now).is_none() {}
+        lookout.seen();
+        assert!(lookout.until(now).is_some() && lookout.until(now).is_some());
+    }
+}

@@ -1,0 +1,64 @@
+//! Gets a server back that failed.
+
+use std::sync::Arc;
+
+use tokio::time::{Instant, sleep, timeout};
+use tollgate_core::{StoreError, StoreErrorKind};
+
+use super::Worker;
+use crate::breaker::Pauses;
+use crate::error::failed;
+use crate::flight::Flight;
+use crate::server_time::ServerTime;
+
+impl Worker {
+    /// Tries until the server works again; `false` if nobody needs it any more.
+    pub(super) async fn recover(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let trying = async {
+            let mut pauses = Pauses::new(self.config.longest_pause);
+            while let Err(error) = self.probe().await {
+                self.shared.breaker.open(error);
+                sleep(pauses.next()).await;
+            }
+            self.shared.breaker.close();
+        };
+        tokio::select! {
+            () = trying => true,
+            () = shared.closed() => false,
+        }
+    }
+
+    /// Connects if need be, and sees whether the server does what is needed of it, as fast as is needed.
+    async fn probe(&mut self) -> Result<(), StoreError> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                let connection = self.target.connect(self.config.connect_timeout).await.map_err(failed)?;
+                // It may be another server, with another clock.
+                self.time = ServerTime::new();
+                connection
+            }
+        };
+        let sent = Instant::now();
+        let probing = Flight::probe(&mut connection, &self.config);
+        let slow = |why: &'static str| StoreError::new(StoreErrorKind::Timeout).with_source(why);
+        match timeout(self.config.silence(), probing).await {
+            Ok(Ok(now)) => {
+                self.time.learn(now, Instant::now());
+                self.connection = Some(connection);
+                self.load_scripts = false;
+                // Whoever asked now would wait in vain.
+                let took = sent.elapsed();
+                if took > self.config.timeout {
+                    return Err(slow("Redis answers, but takes longer than a decision may"));
+                }
+                (self.usual, self.heard) = (took, Instant::now());
+                Ok(())
+            }
+            // Read-only, out of memory, still loading: perhaps another server works, perhaps this one later.
+            Ok(Err(error)) => Err(failed(error)),
+            Err(_) => Err(slow("Redis does not answer")),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Sends what waits, and reads what was answered.
+
+use std::time::Duration;
+
+use redis::{RedisError, Value};
+use tokio::time::Instant;
+use tollgate_core::{StoreError, StoreErrorKind};
+
+use super::{Stop, Worker};
+use crate::error::{failed, unavailable};
+use crate::flight::{Commands, Flight, Landed};
+use crate::request::Ask;
+
+/// How often something that was not done may be sent again.
+const ATTEMPTS: u8 = 3;
+
+/// How many settlements go together: the few that mostly wait, or at most so many. Redis takes some microseconds for
+/// each, and so long do those wait who are sent along with them.
+const SETTLEMENTS: (usize, usize) = (32, 256);
+
+/// After so long without a word from the server it is asked whether it is there, before anything is settled. A
+/// connection that nobody uses may be gone without anybody knowing, and what was sent into it may have been done, for
+/// all that is known.
+const QUIET: Duration = Duration::from_millis(100);
+
+impl Worker {
+    /// Sends what waits, if there is room.
+    pub(super) fn launch(&mut self) -> Option<Stop> {
+        while let Some(slot) = self.flights.iter().position(Option::is_none) {
+            // One go at a time settles, so that what is to be settled gathers, and the other is free for those at the
+            // door. To a server that is late nothing is sent before it has answered: if it never did, nobody would
+            // know what was done.
+            let under_way = self.flights.iter().any(Option::is_some);
+            let settling = self.flights.iter().flatten().any(|flight| flight.settles)
+                || (under_way && self.shared.breaker.is_open());
+            let mut queue = self.shared.queue();
+            self.crowd.seen(queue.len());
+            queue.wake_at = self.crowd.enough();
+            // The more of them wait, the more go: else those at the door could make more than are ever sent.
+            let many = (queue.unsettled() / 4).clamp(SETTLEMENTS.0, SETTLEMENTS.1);
+            let is_quiet = self.heard.elapsed() > QUIET;
+            let settlements = queue.take_settlements(if settling || is_quiet { 0 } else { many });
+            queue.wake_to_settle = !settling && queue.unsettled() == 0 && settlements.is_empty();
+            let enough = queue.len() >= queue.wake_at;
+            if !enough && settlements.is_empty() {
+                if queue.unsettled() > 0 && !under_way {
+                    drop(queue);
+                    self.send(slot, Flight::whether_there(&self.denied));
+                    continue;
+                }
+                return match () {
+                    () if under_way => None,
+                    () if queue.closed => Some(Stop::Closed),
+                    // Nobody gets in line, and no answer will come that could close it.
+                    () if self.shared.breaker.is_open() => Some(Stop::Late),
+                    () => None,
+                };
+            }
+            // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
+            // in the same call: those who have waited too long would spoil it for those who could still be served.
+            let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
+            let (asks, late) = queue.take(if enough { self.crowd.half() } else { 0 }, now);
+            self.line.is(queue.len());
+            drop(queue);
+            late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
+            if asks.is_empty() && settlements.is_empty() {
+                continue;
+            }
+            self.crowd.sent(slot, asks.len());
+            if !asks.is_empty() {
+                self.config.watch.sent(asks.len());
+            }
+            let load = std::mem::take(&mut self.load_scripts);
+            let go = Flight::new(settlements, asks, &self.time, &self.config, load, &self.denied);
+            self.send(slot, go);
+        }
+        // Nobody can go before an answer has come.
+        let mut queue = self.shared.queue();
+        (queue.wake_at, queue.wake_to_settle) = (usize::MAX, false);
+        self.line.is(queue.len());
+        drop(queue);
+        None
+    }
+
+    fn send(&mut self, slot: usize, (flight, commands): (Flight, Commands)) {
+        // There is one: without, nothing is served.
+        let Some(mut connection) = self.connection.clone() else { return };
+        self.flights[slot] = Some(flight);
+        self.pending.push(Box::pin(async move { (slot, commands.send(&mut connection).await) }));
+    }
+
+    /// Reads what was answered.
+    pub(super) fn land(&mut self, slot: usize, result: Result<Vec<Value>, RedisError>) -> Option<Stop> {
+        let flight = self.flights[slot].take()?;
+        self.crowd.back(slot, self.shared.queue().len());
+        let (took, overdue) = (flight.sent.elapsed(), flight.overdue);
+        let values = match result {
+            Ok(values) => {
+                self.heard = Instant::now();
+                values
+            }
+            Err(error) => {
+                let error = failed(error);
+                flight.fail(&error);
+                return Some(Stop::Broken(error));
+            }
+        };
+        // Those who wait go first, if they are as many as may: so the server has something to do while the others are
+        // answered. (If it is time to stop, that is seen afterwards, too.) But what is settled stays in order, and a
+        // server that was late is not trusted before its answer is read.
+        if !flight.settles && !overdue && self.shared.queue().len() >= self.crowd.half() {
+            drop(self.launch());
+        }
+        let Landed { time, again, elsewhere, scripts_missing, failure } =
+            flight.land(values, &self.denied, &self.config);
+        if let Some(time) = time {
+            self.time.learn(time, Instant::now());
+        }
+        self.load_scripts |= scripts_missing;
+        // (A node of a cluster that sends everything elsewhere is sound.)
+        for (ask, error) in elsewhere {
+            match &self.redirect {
+                Some(redirect) => redirect(ask, Some(&error)),
+                None => ask.fail(&unavailable(error)),
+            }
+        }
+        self.send_again(again);
+        match failure {
+            Some(failure) if failure.broken => return Some(Stop::Broken(failure.error)),
+            Some(failure) => return Some(Stop::Refused(failure.error)),
+            None => {}
+        }
+        if overdue {
+            // It works, but is it fast enough? A probe will tell, when all that is left to do is done.
+            let queue = self.shared.queue();
+            let idle = self.flights.iter().all(Option::is_none) && queue.is_empty() && queue.unsettled() == 0;
+            return idle.then_some(Stop::Late);
+        }
+        self.usual = (self.usual * 3 + took) / 4;
+        if !self.flights.iter().flatten().any(|flight| flight.overdue) {
+            self.shared.breaker.close();
+        }
+        None
+    }
+
+    /// Puts what was not done back at the head of the line.
+    fn send_again(&mut self, again: Vec<Ask>) {
+        let mut queue = self.shared.queue();
+        for mut ask in again.into_iter().rev() {
+            ask.attempts += 1;
+            if ask.attempts < ATTEMPTS {
+                queue.push_front(ask);
+            } else {
+                ask.fail(&unavailable("Redis did not do what it was asked, several times"));
+            }
+        }
+    }
+}
