@@ -110,6 +110,20 @@ mod tests {
     }
 
     #[test]
+    fn a_few_are_no_large_crowd_and_one_that_shrinks_is_none_any_more() {
+        let mut crowd = Crowd::new(64);
+        crowd.seen(15);
+        assert!(!crowd.is_large());
+        crowd.seen(16);
+        assert!(crowd.is_large());
+        for _ in 0..20 {
+            crowd.sent(0, 1);
+            crowd.back(0, 0);
+        }
+        assert!(!crowd.is_large());
+    }
+
+    #[test]
     fn a_crowd_that_has_gone_is_forgotten() {
         let mut crowd = Crowd::new(64);
         crowd.sent(0, 500);
