@@ -5,7 +5,8 @@
 -- how many requests were admitted; and what each counter was before, from which whoever asked works out who they are.
 
 local read, write, call, concat = struct.unpack, struct.pack, redis.call, table.concat
-local floor, ceil, min, max, byte, char = math.floor, math.ceil, math.min, math.max, string.byte, string.char
+local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
+local byte, char, sub = string.byte, string.char, string.sub
 
 local ask, keys = ARGV[1], KEYS
 local deadline, now, id, run_count, held_count, held_requests, term_count, group_count, spare_count, at =
@@ -65,7 +66,47 @@ for r = 1, run_count + held_count do
     local free, life, life_of = cost + cost_parts == 0, nil, nil
     size_of_all = size_of_all or size
     if size_of_all ~= size then size_of_all = 0 end
-    for k = first, last do
+    -- Mostly each is charged once, takes no part of a microsecond, and fits: then there is little to look at, and of what is
+    -- there only the moment to change. All others are left for below.
+    local others, count = nil, last - first + 1
+    if wide == 0 and with_times == 0 and not free then
+      count = 0
+      local at_moment = sub(form, 3, -3)
+      for k = first, last do
+        local value = values[k]
+        local own, new, line
+        if value and #value == size then
+          own, new = read(form, value)
+          line = new - new % grid + grid
+          if new < now then new = now end
+          new = new + cost
+        end
+        if own ~= mark or new > limit then
+          others = others or {}
+          count = count + 1
+          others[count] = k
+        elseif new < line then
+          if hold then
+            news[k] = write(form, mark, new)
+          else
+            call('SETRANGE', keys[k], at_moment, write('<I7', new))
+          end
+        else
+          line = new - new % grid
+          if line ~= life_of then
+            life_of, life = line, ceil((origin + line + 2 * grid - now) / 1000) .. ''
+          end
+          if hold then
+            news[k], lives[k] = write(form, mark, new), life
+          else
+            call('SET', keys[k], write(form, mark, new), AT, life)
+          end
+        end
+      end
+      if not hold then admitted = admitted + last - first + 1 - count end
+    end
+    for i = 1, count do
+      local k = others and others[i] or first + i - 1
       local value = values[k]
       -- When it is whole, and until when that may become without a later end for the key.
       local full, parts, line, good = now, 0, 0, true

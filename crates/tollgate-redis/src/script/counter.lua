@@ -2,7 +2,6 @@
 -- `algorithm`, to the bit: numbers here are floating point, but whole and below 2^53 wherever a decision
 -- depends on them, and where a quota changes the core computes in floating point too.
 
-local sub = string.sub
 local U32 = 4294967295
 -- 2^48, and the longest that any debt takes to be paid off.
 local HIGH, LONGEST = 281474976710656, 4503599627370496

@@ -4,7 +4,7 @@
 -- settlements there are, and these, one after the other. Returns how many counters have changed.
 
 local read, write, call = struct.unpack, struct.pack, redis.call
-local floor, ceil, byte, char = math.floor, math.ceil, string.byte, string.char
+local floor, ceil, byte, char, sub = math.floor, math.ceil, string.byte, string.char, string.sub
 local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET = 0, 1, 2, 3, 4
 local EXACT = 9007199254740992
 
