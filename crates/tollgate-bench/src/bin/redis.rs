@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tollgate_bench::redis_bench::{
-    Contest, Host, Load, Subject, connect, many, one, plenty, rule, run, store,
+    Askers, Contest, Host, Load, Subject, connect, many, one, plenty, rule, run, store,
 };
 use tollgate_servers::RedisServer;
 
@@ -29,11 +29,20 @@ fn main() {
         ];
         for (number, (title, keys, in_flight, total)) in loads.into_iter().enumerate() {
             if wanted(number) {
-                contest.rates(title, &Load { keys, in_flight, total }).await;
+                contest.rates(title, &Load { askers: Askers::Tasks, keys, in_flight, total }).await;
             }
         }
         if wanted(4) {
             contest.latencies("one alone, 100,000 keys", &many(), 3_000).await;
+        }
+        let loads = [
+            ("64 in flight by one task, 100,000 keys", many(), 64, 100_000),
+            ("64 in flight by one task, one key", one(), 64, 100_000),
+        ];
+        for (number, (title, keys, in_flight, total)) in loads.into_iter().enumerate() {
+            if wanted(5 + number) {
+                contest.rates(title, &Load { askers: Askers::OneTask, keys, in_flight, total }).await;
+            }
         }
     });
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tollgate_bench::redis_bench::{
-    Contest, Host, Load, Subject, connect, many, one, plenty, rule, run, store,
+    Askers, Contest, Host, Load, Subject, connect, many, one, plenty, rule, run, store,
 };
 use tollgate_core::{HOUR, Quota};
 use tollgate_servers::RedisServer;
@@ -39,7 +39,7 @@ fn main() {
         ];
         for (number, (title, keys, in_flight, total)) in loads.into_iter().enumerate() {
             if wanted(number) {
-                contest.rates(title, &Load { keys, in_flight, total }).await;
+                contest.rates(title, &Load { askers: Askers::Tasks, keys, in_flight, total }).await;
             }
         }
         if wanted(3) {
@@ -55,7 +55,7 @@ fn main() {
             [("a request alone", 1, 5_000), ("64 in flight", 64, 50_000)].into_iter().enumerate()
         {
             if wanted(4 + number) {
-                contest.rates(title, &Load { keys: many(), in_flight, total }).await;
+                contest.rates(title, &Load { askers: Askers::Tasks, keys: many(), in_flight, total }).await;
             }
         }
     });

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use tollgate_bench::redis_bench::{
-    Contest, Host, Limitador, Load, Subject, Throttlecrab, admitted_at_once, connect, many, plenty,
+    Askers, Contest, Host, Limitador, Load, Subject, Throttlecrab, admitted_at_once, connect, many, plenty,
     rate_tier, rule, run, store,
 };
 use tollgate_core::Quota;
@@ -71,7 +71,7 @@ fn main() {
         exact.push(("limitador's scripts", limitador(LIMIT).await));
         exact.push(("tower-rate-tier's Redis storage", rate_tier(&url, LIMIT).await));
 
-        let load = Load { keys: many(), in_flight: 64, total: 50_000 };
+        let load = Load { askers: Askers::Tasks, keys: many(), in_flight: 64, total: 50_000 };
         contest.rates("64 in flight, 100,000 keys", &load).await;
         contest.latencies("one alone, 100,000 keys", &many(), 1_500).await;
 

@@ -4,11 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use futures_util::{StreamExt, stream};
+
 use super::{Host, Subject};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Askers {
+    /// A task for each request that is in flight, on the threads of the runtime, as a server has them.
+    Tasks,
+    /// One task for all, on the thread that waits for the end. The connections are served on another.
+    OneTask,
+}
 
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Load {
+    /// Who asks.
+    pub askers: Askers,
     /// The keys, one after the other.
     pub keys: Arc<Vec<String>>,
     /// How many ask at the same time.
@@ -32,9 +45,29 @@ pub struct Measured {
 ///
 /// When a request is denied: what was to be measured is admissions.
 pub async fn measure(subject: &Subject, host: &Host, load: &Load) -> Measured {
-    let next = Arc::new(AtomicUsize::new(0));
     let cpu = host.cpu_used();
     let started = Instant::now();
+    match load.askers {
+        Askers::Tasks => ask_by_tasks(subject, load).await,
+        Askers::OneTask => ask_by_one(subject, load).await,
+    }
+    let elapsed = started.elapsed();
+    let cpu = host.cpu_used() - cpu;
+    let each = |seconds: f64| seconds * 1e6 / load.total as f64;
+    Measured { rate: load.total as f64 / elapsed.as_secs_f64(), cpu: each(cpu.as_secs_f64()) }
+}
+
+async fn ask_by_one(subject: &Subject, load: &Load) {
+    let keys = load.keys.iter().cycle().take(load.total);
+    let asking = stream::iter(keys).map(|key| {
+        let mut subject = subject.clone();
+        async move { assert!(subject.admits(key).await, "what is measured is admissions") }
+    });
+    asking.buffer_unordered(load.in_flight).for_each(|()| async {}).await;
+}
+
+async fn ask_by_tasks(subject: &Subject, load: &Load) {
+    let next = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..load.in_flight)
         .map(|_| {
             let (mut subject, load, next) = (subject.clone(), load.clone(), Arc::clone(&next));
@@ -53,10 +86,6 @@ pub async fn measure(subject: &Subject, host: &Host, load: &Load) -> Measured {
     for task in tasks {
         task.await.expect("the task ends well");
     }
-    let elapsed = started.elapsed();
-    let cpu = host.cpu_used() - cpu;
-    let each = |seconds: f64| seconds * 1e6 / load.total as f64;
-    Measured { rate: load.total as f64 / elapsed.as_secs_f64(), cpu: each(cpu.as_secs_f64()) }
 }
 
 /// How long one takes that asks alone, in microseconds: the median.
