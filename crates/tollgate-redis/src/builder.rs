@@ -58,7 +58,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long the answer to a crowd is looked for before the task that holds the connection sleeps; 50 µs if not said. Zero:
+    /// How long the answer to a crowd is looked for before the task that holds the connection sleeps; 100 µs if not said. Zero:
     /// it sleeps at once.
     ///
     /// To be woken takes longer than most answers do, so this makes a busy service faster and spares Redis work. It is

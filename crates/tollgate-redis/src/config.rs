@@ -63,7 +63,7 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(1),
             max_waiting: 10_000,
             batch: 256,
-            spin: Duration::from_micros(50),
+            spin: Duration::from_micros(100),
             longest_pause: Duration::from_secs(1),
             deny_for: Duration::from_secs(1),
             denied_keys: 100_000,
