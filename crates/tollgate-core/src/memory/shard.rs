@@ -1,21 +1,24 @@
 //! A part of the keys, under one lock.
 
+mod recent;
+mod room;
+mod with_state;
+
 use slab::Slab;
 
+use self::recent::Recent;
+use self::with_state::with_state;
 use super::quotas::Quotas;
 use super::slot::{Pack, Packed, Slot};
 use super::table::Table;
 use crate::algorithm::counter::State;
 use crate::algorithm::{
-    Basis, Counter, PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
+    Basis, Counter, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
 };
 use crate::{Algorithm, Charge, Debit, Outcome, Quota, Refund, Timestamp};
 
 /// The hashes that the same request charges, with where their shards are.
 pub(super) type Own<'a> = &'a [(u64, usize)];
-
-/// How many keys are looked at to find the one to evict.
-const SAMPLE: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -35,81 +38,6 @@ struct Rest {
     max_keys: usize,
     evicted: u64,
     expired: u64,
-}
-
-/// The quota that was asked for last, and its number.
-#[derive(Debug)]
-struct Recent {
-    identity: [u64; 2],
-    number: u32,
-}
-
-impl Recent {
-    /// No slot has this number.
-    const NONE: Self = Self { identity: [0, 0], number: u32::MAX };
-
-    const fn new(quota: &Quota, number: u32) -> Self {
-        Self { identity: *quota.identity(), number }
-    }
-
-    #[inline]
-    const fn is(&self, quota: &Quota) -> bool {
-        let ([a, b], [c, d]) = (self.identity, *quota.identity());
-        a == c && b == d
-    }
-
-    /// Charges a key if that is quickly done, as it mostly is: when it was counted under this very
-    /// quota, which is that of a bucket whose units come back in whole microseconds.
-    #[inline(always)]
-    fn charge(&self, slot: &mut Slot, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
-        let quota = charge.quota;
-        if self.number != slot.quota || !self.is(quota) {
-            return None;
-        }
-        let mut state: token_bucket::State = Pack::unpack(slot.packed, quota, now);
-        let outcome = state.0.charge_steady(quota, charge.cost, now)?;
-        slot.packed = state.pack();
-        Some(outcome)
-    }
-}
-
-/// Evaluates an expression on a slot's state, unpacked, and with the module of its algorithm at hand.
-/// `mut` puts the state back afterwards.
-macro_rules! with_state {
-    (mut $packed:expr, $quota:expr, $now:expr, $logs:expr, |$module:ident, $state:ident| $call:expr) => {
-        with_state!(@match $quota, $packed, $now, $logs, $module, $state, $call, mut)
-    };
-    ($packed:expr, $quota:expr, $now:expr, $logs:expr, |$module:ident, $state:ident| $call:expr) => {
-        with_state!(@match $quota, $packed, $now, $logs, $module, $state, $call,)
-    };
-    (@match $quota:expr, $packed:expr, $now:expr, $logs:expr, $m:ident, $s:ident, $call:expr, $($mut:tt)?) => {
-        match $quota.algorithm() {
-            Algorithm::TokenBucket => with_state!(@in token_bucket, $quota, $packed, $now, $m, $s, $call, $($mut)?),
-            Algorithm::FixedWindow => with_state!(@in fixed_window, $quota, $packed, $now, $m, $s, $call, $($mut)?),
-            Algorithm::SlidingWindow => with_state!(@in sliding_window, $quota, $packed, $now, $m, $s, $call, $($mut)?),
-            Algorithm::LeakyBucket => with_state!(@in leaky_bucket, $quota, $packed, $now, $m, $s, $call, $($mut)?),
-            Algorithm::SlidingLog => {
-                #[allow(unused_imports)]
-                use sliding_log as $m;
-                let $s = &$($mut)? $logs[$packed.narrow as usize];
-                $call
-            }
-        }
-    };
-    (@in $algorithm:ident, $quota:expr, $packed:expr, $now:expr, $m:ident, $s:ident, $call:expr, mut) => {{
-        use $algorithm as $m;
-        let mut unpacked = <$algorithm::State as Pack>::unpack($packed, $quota, $now);
-        let $s = &mut unpacked;
-        let result = $call;
-        $packed = unpacked.pack();
-        result
-    }};
-    (@in $algorithm:ident, $quota:expr, $packed:expr, $now:expr, $m:ident, $s:ident, $call:expr,) => {{
-        #[allow(unused_imports)]
-        use $algorithm as $m;
-        let $s = &<$algorithm::State as Pack>::unpack($packed, $quota, $now);
-        $call
-    }};
 }
 
 /// Whether a key is whole only later than the quota takes at most that it was counted under.
@@ -410,107 +338,5 @@ impl Shard {
     fn remove(&mut self, at: usize) {
         let slot = self.table.remove(at);
         self.release(&slot);
-    }
-
-    /// Sees to it that one more key can be inserted near this hash.
-    fn make_room(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
-        if self.table.len() >= self.rest.max_keys {
-            self.evict(tag, own, now);
-        }
-        if !self.table.has_room() {
-            self.purge(now);
-        }
-        if !self.table.has_room() {
-            self.table.resize();
-        }
-    }
-
-    /// Removes the key that matters least of those near this hash: one that has expired if there is
-    /// one, else the one that has used least of its budget, and of those the one that is whole again
-    /// first. Where keys stand depends on a hash that callers do not know, so they cannot choose whose
-    /// neighbours they are; and to push out a caller who is over a limit, all its neighbours have to
-    /// be over theirs.
-    fn evict(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
-        let (Ok(from) | Err(from)) = self.table.find(tag);
-        let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
-        let near = (from..).zip(behind).chain((0..).zip(before));
-        let least = near
-            .filter(|(_, slot)| !slot.is_free())
-            .take(SAMPLE)
-            // What the same request charges goes last: else its rules would push each other out.
-            .min_by_key(|(_, slot)| (own.iter().any(|(tag, _)| *tag == slot.tag), self.weight(slot, now)));
-        if let Some((at, slot)) = least {
-            match self.expires_at(slot, now) > now.as_micros() {
-                true => self.rest.evicted += 1,
-                false => self.rest.expired += 1,
-            }
-            self.remove(at);
-        }
-    }
-
-    /// How much a key matters: what share of its budget is used, and until when that matters.
-    fn weight(&self, slot: &Slot, now: Timestamp) -> (u32, u64) {
-        if slot.is_of_two() {
-            let counter = &self.rest.of_two[slot.packed.narrow as usize];
-            return (counter.pressure(now), counter.expires_at().as_micros());
-        }
-        let quota = self.rest.quotas.get(slot.quota);
-        let (used, expires_at) = with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
-            (state.used(&Basis::of(quota), now), state.expires_at(&Basis::of(quota)))
-        });
-        let pressure = if expires_at <= now.as_micros() { 0 } else { used.pressure(quota.max()) };
-        debug_assert!(pressure <= PRESSED);
-        (pressure, expires_at)
-    }
-
-    /// Drops what has expired, and gives memory back if little is left.
-    pub(super) fn sweep(&mut self, now: Timestamp) {
-        self.purge(now);
-        if self.table.is_sparse() {
-            self.table.resize();
-            self.rest.logs.shrink_to_fit();
-            self.rest.of_two.shrink_to_fit();
-        }
-    }
-
-    fn purge(&mut self, now: Timestamp) {
-        let mut at = 0;
-        while at < self.table.slots().len() {
-            let slot = self.table.slots()[at];
-            if slot.is_free() {
-                at += 1;
-                continue;
-            }
-            let left = self.expires_at(&slot, now).saturating_sub(now.as_micros());
-            if left == 0 {
-                // Whatever stood behind it may have moved here.
-                self.remove(at);
-                self.rest.expired += 1;
-                continue;
-            }
-            // If it is longer than a full refill, the clock was set back: from now on it is a full refill, and not until
-            // the clock is where it was.
-            if slot.is_of_two() {
-                self.rest.of_two[slot.packed.narrow as usize].settle_clock(now);
-            } else {
-                let quota = *self.rest.quotas.get(slot.quota);
-                if u128::from(left) > quota.full_refill().as_micros() {
-                    let slot = self.table.slot(at);
-                    with_state!(mut slot.packed, &quota, now, self.rest.logs, |module, state| {
-                        module::State::settle(state, &quota, now);
-                    });
-                }
-            }
-            at += 1;
-        }
-    }
-
-    fn expires_at(&self, slot: &Slot, now: Timestamp) -> u64 {
-        if slot.is_of_two() {
-            return self.rest.of_two[slot.packed.narrow as usize].expires_at().as_micros();
-        }
-        let quota = self.rest.quotas.get(slot.quota);
-        with_state!(slot.packed, quota, now, self.rest.logs, |module, state| state
-            .expires_at(&Basis::of(quota)))
     }
 }

@@ -1,5 +1,6 @@
 //! How much, per how long, how large a burst: an algorithm with its numbers.
 
+mod algorithm;
 mod error;
 mod share;
 mod steady;
@@ -10,6 +11,7 @@ use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+pub use algorithm::Algorithm;
 pub use error::{ParseQuotaError, QuotaError};
 pub use share::{Share, ShareError};
 use steady::Steady;
@@ -31,46 +33,6 @@ const MAX_PERIOD: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 /// The longest that a budget may take to fill, in microseconds: some 142 years. With the clock it
 /// stays well below 2^53, so that stores which compute in floating point are exact too.
 const MAX_FILL: u64 = 1 << 52;
-
-/// How requests are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Algorithm {
-    /// A bucket that refills steadily and holds at most a burst. The default.
-    TokenBucket,
-    /// A counter that starts anew at each multiple of the period since the Unix epoch.
-    FixedWindow,
-    /// Two counters, the previous window's fading out as the current one goes on.
-    SlidingWindow,
-    /// Every admission remembered for one period: exact in every trailing window.
-    SlidingLog,
-    /// A queue that drains steadily: requests are held back until it is their turn.
-    LeakyBucket,
-}
-
-impl Algorithm {
-    /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::TokenBucket, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog, Self::LeakyBucket];
-
-    /// The name that stands in a quota's text.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TokenBucket => "token-bucket",
-            Self::FixedWindow => "fixed-window",
-            Self::SlidingWindow => "sliding-window",
-            Self::SlidingLog => "sliding-log",
-            Self::LeakyBucket => "leaky-bucket",
-        }
-    }
-}
-
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
 
 /// A length of time in microseconds and `1/n` parts of one, where `n` belongs to a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,0 +1,137 @@
+use super::*;
+use crate::Timestamp;
+use std::time::Duration;
+
+const NOW: Timestamp = Timestamp::from_micros(1_763_270_000_123_457);
+
+fn counted(quota: Quota, costs: &[u32]) -> Counter {
+    let mut counter = Counter::new(&quota);
+    for (i, cost) in costs.iter().enumerate() {
+        let now = NOW.saturating_add(Duration::from_micros(i as u64));
+        assert!(counter.charge(&quota, *cost, now).is_admitted(), "{quota}");
+    }
+    counter
+}
+
+fn quotas() -> Vec<Quota> {
+    let mut quotas = Vec::new();
+    for (limit, period) in [(100, MINUTE), (7, SECOND), (10_000_000, SECOND), (70_000, HOUR), (3, 30 * DAY)] {
+        quotas.extend([
+            Quota::token_bucket(limit, period),
+            Quota::fixed_window(limit, period),
+            Quota::sliding_window(limit, period),
+            Quota::sliding_log(limit, period),
+            Quota::leaky_bucket(limit, period),
+        ]);
+    }
+    quotas.push(Quota::fixed_window(u32::MAX, Duration::from_millis(1)));
+    quotas.push(Quota::token_bucket(u32::MAX - 4, 10 * 365 * DAY));
+    quotas
+}
+
+#[test]
+fn bytes_are_of_one_counter() {
+    for quota in quotas() {
+        for costs in [&[][..], &[1], &[1, 1], &[quota.max() - 1, 1]] {
+            let counter = counted(quota, costs);
+            let bytes = counter.to_bytes();
+            assert_eq!(Counter::from_bytes(&bytes), Some(counter), "{quota}: {bytes:02x?}");
+            // Cut short or made longer, they are of none, or of another one.
+            assert_ne!(Counter::from_bytes(&bytes[..bytes.len() - 1]), Counter::from_bytes(&bytes));
+            assert_ne!(Counter::from_bytes(&[&bytes[..], &[1]].concat()), Counter::from_bytes(&bytes));
+        }
+    }
+}
+
+/// A counter that is asked under two quotas at once, and then as often under the first again as is said.
+fn of_two(one: Quota, other: Quota, again: u32) -> Counter {
+    let mut counter = counted(one, &[1]);
+    counter.charge(&other, 1, NOW.saturating_add(Duration::from_micros(1)));
+    for i in 0..again {
+        counter.charge(&one, 1, NOW.saturating_add(Duration::from_micros(u64::from(i) + 2)));
+    }
+    counter
+}
+
+#[test]
+fn bytes_of_two_quotas_are_of_both() {
+    let mut guarded = 0;
+    for one in quotas() {
+        for other in quotas().into_iter().filter(|other| Basis::of(other) != Basis::of(&one)) {
+            for again in 0..3 {
+                let counter = of_two(one, other, again);
+                let bytes = counter.to_bytes();
+                assert_eq!(Counter::from_bytes(&bytes).as_ref(), Some(&counter), "{one} and {other}");
+                assert_ne!(Counter::from_bytes(&bytes[..bytes.len() - 1]).as_ref(), Some(&counter));
+                guarded += usize::from(counter.guard().is_some());
+            }
+        }
+    }
+    assert!(guarded > 0);
+}
+
+#[test]
+fn any_bytes_of_two_quotas_are_read_without_a_panic() {
+    let bytes = of_two(Quota::fixed_window(3, SECOND), Quota::sliding_log(3, MINUTE), 2).to_bytes();
+    let mut read = 0;
+    for at in 0..bytes.len() {
+        for byte in [0, 1, 3, 0x7f, 0xff] {
+            let mut bytes = bytes.clone();
+            bytes[at] = byte;
+            let Some(mut counter) = Counter::from_bytes(&bytes) else { continue };
+            read += 1;
+            for quota in quotas() {
+                let _ = counter.peek(&quota, 1, NOW);
+                let _ = counter.clone().charge(&quota, 1, NOW);
+            }
+            counter.debit(&Quota::fixed_window(3, SECOND), u32::MAX, None, NOW);
+            counter.refund(u32::MAX, None, NOW);
+        }
+    }
+    assert!(read > 50, "{read}");
+}
+
+#[test]
+fn bytes_begin_with_the_head() {
+    for quota in quotas().into_iter().filter(|quota| quota.algorithm() != Algorithm::SlidingLog) {
+        assert!(counted(quota, &[1]).to_bytes().starts_with(&Counter::head(&quota)), "{quota}");
+    }
+    // A log is as wide as its costs, where a store may have written it wider.
+    let quota = Quota::sliding_log(10, MINUTE);
+    assert!(counted(quota, &[1]).to_bytes().starts_with(&Counter::head(&quota)));
+}
+
+#[test]
+fn most_counters_fit_into_the_smallest_string() {
+    let common = [10_u32, 100, 1_000, 10_000]
+        .into_iter()
+        .flat_map(|limit| [SECOND, MINUTE, HOUR, DAY].map(|period| (limit, period)));
+    for (limit, period) in common {
+        for quota in [
+            Quota::token_bucket(limit, period).burst(20 * limit),
+            Quota::leaky_bucket(limit, period),
+            Quota::fixed_window(limit, period),
+            Quota::sliding_window(limit, period),
+        ] {
+            let bytes = counted(quota, &[limit]).to_bytes();
+            assert!(bytes.len() <= 12, "{quota}: {bytes:02x?}");
+        }
+    }
+}
+
+#[test]
+fn any_bytes_are_read_without_a_panic() {
+    for tag in 0..=u8::MAX {
+        for len in 0..40 {
+            for filler in [0, 1, 0xff] {
+                let mut bytes = vec![tag];
+                bytes.resize(len + 1, filler);
+                if let Some(counter) = Counter::from_bytes(&bytes) {
+                    for quota in quotas() {
+                        let _ = counter.peek(&quota, 1, NOW);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Room for keys: who has to go when a shard is full, and what has expired.
+
+use super::super::slot::{Pack, Slot};
+use super::with_state::with_state;
+use super::{Own, Shard};
+use crate::algorithm::{
+    Basis, PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
+};
+use crate::{Algorithm, Timestamp};
+
+/// How many keys are looked at to find the one to evict.
+const SAMPLE: usize = 16;
+
+impl Shard {
+    /// Sees to it that one more key can be inserted near this hash.
+    pub(super) fn make_room(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
+        if self.table.len() >= self.rest.max_keys {
+            self.evict(tag, own, now);
+        }
+        if !self.table.has_room() {
+            self.purge(now);
+        }
+        if !self.table.has_room() {
+            self.table.resize();
+        }
+    }
+
+    /// Removes the key that matters least of those near this hash: one that has expired if there is
+    /// one, else the one that has used least of its budget, and of those the one that is whole again
+    /// first. Where keys stand depends on a hash that callers do not know, so they cannot choose whose
+    /// neighbours they are; and to push out a caller who is over a limit, all its neighbours have to
+    /// be over theirs.
+    fn evict(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
+        let (Ok(from) | Err(from)) = self.table.find(tag);
+        let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
+        let near = (from..).zip(behind).chain((0..).zip(before));
+        let least = near
+            .filter(|(_, slot)| !slot.is_free())
+            .take(SAMPLE)
+            // What the same request charges goes last: else its rules would push each other out.
+            .min_by_key(|(_, slot)| (own.iter().any(|(tag, _)| *tag == slot.tag), self.weight(slot, now)));
+        if let Some((at, slot)) = least {
+            match self.expires_at(slot, now) > now.as_micros() {
+                true => self.rest.evicted += 1,
+                false => self.rest.expired += 1,
+            }
+            self.remove(at);
+        }
+    }
+
+    /// How much a key matters: what share of its budget is used, and until when that matters.
+    fn weight(&self, slot: &Slot, now: Timestamp) -> (u32, u64) {
+        if slot.is_of_two() {
+            let counter = &self.rest.of_two[slot.packed.narrow as usize];
+            return (counter.pressure(now), counter.expires_at().as_micros());
+        }
+        let quota = self.rest.quotas.get(slot.quota);
+        let (used, expires_at) = with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
+            (state.used(&Basis::of(quota), now), state.expires_at(&Basis::of(quota)))
+        });
+        let pressure = if expires_at <= now.as_micros() { 0 } else { used.pressure(quota.max()) };
+        debug_assert!(pressure <= PRESSED);
+        (pressure, expires_at)
+    }
+
+    /// Drops what has expired, and gives memory back if little is left.
+    pub(in crate::memory) fn sweep(&mut self, now: Timestamp) {
+        self.purge(now);
+        if self.table.is_sparse() {
+            self.table.resize();
+            self.rest.logs.shrink_to_fit();
+            self.rest.of_two.shrink_to_fit();
+        }
+    }
+
+    fn purge(&mut self, now: Timestamp) {
+        let mut at = 0;
+        while at < self.table.slots().len() {
+            let slot = self.table.slots()[at];
+            if slot.is_free() {
+                at += 1;
+                continue;
+            }
+            let left = self.expires_at(&slot, now).saturating_sub(now.as_micros());
+            if left == 0 {
+                // Whatever stood behind it may have moved here.
+                self.remove(at);
+                self.rest.expired += 1;
+                continue;
+            }
+            // If it is longer than a full refill, the clock was set back: from now on it is a full refill, and not until
+            // the clock is where it was.
+            if slot.is_of_two() {
+                self.rest.of_two[slot.packed.narrow as usize].settle_clock(now);
+            } else {
+                let quota = *self.rest.quotas.get(slot.quota);
+                if u128::from(left) > quota.full_refill().as_micros() {
+                    let slot = self.table.slot(at);
+                    with_state!(mut slot.packed, &quota, now, self.rest.logs, |module, state| {
+                        module::State::settle(state, &quota, now);
+                    });
+                }
+            }
+            at += 1;
+        }
+    }
+
+    fn expires_at(&self, slot: &Slot, now: Timestamp) -> u64 {
+        if slot.is_of_two() {
+            return self.rest.of_two[slot.packed.narrow as usize].expires_at().as_micros();
+        }
+        let quota = self.rest.quotas.get(slot.quota);
+        with_state!(slot.packed, quota, now, self.rest.logs, |module, state| state
+            .expires_at(&Basis::of(quota)))
+    }
+}
