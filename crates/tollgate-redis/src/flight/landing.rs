@@ -1,0 +1,165 @@
+//! What comes of what was sent.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use tokio::time::Instant;
+use tollgate_core::{StoreError, StoreErrorKind, Timestamp};
+
+use super::{Command, CommandKind, Flight};
+use crate::call::Garbled;
+use crate::config::Config;
+use crate::denied::{Denied, Passed};
+use crate::link::unavailable;
+use crate::request::{Ask, Charges, Kind};
+
+/// What came of a flight.
+#[derive(Debug, Default)]
+pub(crate) struct Landed {
+    /// The time of the server.
+    pub(crate) time: Option<Timestamp>,
+    /// Not done, and to be sent again.
+    pub(crate) again: Vec<Ask>,
+    /// Not done, because it is another server's.
+    pub(crate) elsewhere: Vec<(Ask, RedisError)>,
+    pub(crate) scripts_missing: bool,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// The server cannot be used.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: StoreError,
+    /// Nor can the connection.
+    pub(crate) broken: bool,
+}
+
+impl Landed {
+    /// Remembers that the server failed. If one answer makes the connection useless, no other makes it good.
+    fn fail(&mut self, error: &StoreError, broken: bool) {
+        match &mut self.failure {
+            Some(failure) if failure.broken || !broken => {}
+            failure => *failure = Some(Failure { error: error.clone(), broken }),
+        }
+    }
+}
+
+impl Flight {
+    /// Reads the answers, and passes them on.
+    pub(crate) fn land(self, values: Vec<Value>, denied: &Denied, config: &Config) -> Landed {
+        let mut landed = Landed::default();
+        if values.len() != self.ahead + self.commands.len() {
+            let error =
+                StoreError::new(StoreErrorKind::Protocol).with_source("Redis gave another number of answers");
+            landed.fail(&error, true);
+            self.fail(&error);
+            return landed;
+        }
+        let sent_at = self.sent_at;
+        for (command, value) in self.commands.into_iter().zip(values.into_iter().skip(self.ahead)) {
+            let value = match value.extract_error() {
+                Ok(value) => value,
+                Err(error) => {
+                    command.refused(error, config, &mut landed);
+                    continue;
+                }
+            };
+            match (&command.kind, value) {
+                (CommandKind::Script(_), Value::BulkString(reply)) => {
+                    command.answered(&reply, sent_at, denied, &mut landed);
+                }
+                (CommandKind::Settle | CommandKind::Reset, Value::Int(_)) => command.done(denied),
+                (CommandKind::Asking | CommandKind::Time, _) => {}
+                _ => command.garbled("Redis answered something else than it was asked", &mut landed),
+            }
+        }
+        landed
+    }
+}
+
+impl Command {
+    /// The script has decided.
+    fn answered(mut self, reply: &[u8], sent_at: Passed, denied: &Denied, landed: &mut Landed) {
+        let CommandKind::Script(call) = &self.kind else { return };
+        let answer = match call.read(reply) {
+            Ok((time, answer)) => {
+                landed.time = Some(time);
+                answer
+            }
+            Err(Garbled(why)) => return self.garbled(why, landed),
+        };
+        let Some(answer) = answer else {
+            // It was too late by what was known of the server's clock; now more is known.
+            let (in_time, late): (Vec<_>, Vec<_>) =
+                self.asks.into_iter().flatten().partition(|ask| ask.deadline > Instant::now());
+            landed.again.extend(in_time);
+            late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
+            return;
+        };
+        let charges: Vec<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
+        let peek = matches!(self.asks.iter().flatten().next(), Some(Ask { kind: Kind::Peek { .. }, .. }));
+        let mut decisions = Vec::with_capacity(charges.len());
+        let parts: Vec<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
+        let decided = call.decide(&charges, &parts, &answer, |request, decided, counters, places| {
+            let decision = &decided.decision;
+            if peek {
+                // It has changed nothing, and so nothing is known that was not.
+            } else if decision.is_admitted() {
+                charges[request].iter().for_each(|charge| denied.forget(&charge.counter));
+            } else {
+                denied.learn(charges[request], counters, places, decision, sent_at);
+            }
+            decisions.push((request, decided));
+        });
+        if let Err(Garbled(why)) = decided {
+            return self.garbled(why, landed);
+        }
+        for (request, decided) in decisions {
+            if let Some(ask) = self.asks[request].take() {
+                landed.again.extend(ask.decided(decided));
+            }
+        }
+    }
+
+    fn done(self, denied: &Denied) {
+        for ask in self.asks.into_iter().flatten() {
+            if let Some(counter) = ask.changed() {
+                denied.forget(counter);
+            }
+            ask.done();
+        }
+    }
+
+    fn garbled(self, why: &'static str, landed: &mut Landed) {
+        let error = StoreError::new(StoreErrorKind::Protocol).with_source(why);
+        landed.fail(&error, true);
+        self.asks.into_iter().flatten().for_each(|ask| ask.fail(&error));
+    }
+
+    /// Redis has done nothing, and said why.
+    fn refused(self, error: RedisError, config: &Config, landed: &mut Landed) {
+        let asks = self.asks.into_iter().flatten();
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::NoScript) => {
+                landed.scripts_missing = true;
+                landed.again.extend(asks);
+            }
+            ErrorKind::Server(
+                ServerErrorKind::Moved
+                | ServerErrorKind::Ask
+                | ServerErrorKind::TryAgain
+                | ServerErrorKind::ClusterDown
+                | ServerErrorKind::MasterDown,
+            ) if config.cluster => landed.elsewhere.extend(asks.map(|ask| (ask, error.clone()))),
+            kind => {
+                // One that only reads may have been the master, and who is now is found by connecting.
+                let broken = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);
+                let error = unavailable(error);
+                // What is to be settled is tried again when the server works: the script does all or nothing.
+                let (settlements, others): (Vec<_>, Vec<_>) =
+                    asks.partition(|ask| ask.settlement().is_some());
+                landed.again.extend(settlements);
+                others.into_iter().for_each(|ask| ask.fail(&error));
+                landed.fail(&error, broken);
+            }
+        }
+    }
+}
