@@ -80,3 +80,29 @@ async fn a_breaker_that_opens_and_closes_is_counted_and_told() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn a_redis_that_is_not_there_from_the_start_is_told() {
+    let (recorded, told) = (Recorded::start(), Told::start());
+    let server = RedisServer::start().expect("a server");
+    server.kill().expect("it can be killed");
+    let servers = Servers::one(server.url()).expect("an address");
+    let store = RedisStore::builder(servers).build().expect("a store");
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while told.with("the breaker has opened").is_empty() {
+        assert!(tokio::time::Instant::now() < deadline, "{:?}", told.lines());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let changes = |to: &str| recorded.value(&format!("tollgate_redis_breaker_changes_total{{to=\"{to}\"}}"));
+    assert_eq!((recorded.value("tollgate_redis_breakers_open{}"), changes("open")), (1.0, 1.0));
+
+    server.restart().expect("it comes back");
+    store.ready(PATIENCE).await.expect("the server works");
+    assert_eq!((recorded.value("tollgate_redis_breakers_open{}"), changes("closed")), (0.0, 1.0));
+    assert_eq!(
+        told.with("the breaker has opened").len(),
+        1,
+        "once, however often it was tried: {:?}",
+        told.lines()
+    );
+}

@@ -41,6 +41,8 @@ pub(crate) struct Breaker(Arc<Inner>);
 struct Inner {
     /// For those who ask in passing.
     is_open: AtomicBool,
+    /// Nothing is known yet: it is open only because it has to be something.
+    untried: AtomicBool,
     state: watch::Sender<BreakerState>,
     /// Nothing, if it stands for the breakers of several servers, which are seen themselves.
     seen: Option<Mutex<BreakerWatch>>,
@@ -60,7 +62,8 @@ impl Breaker {
     fn with(seen: Option<Mutex<BreakerWatch>>) -> Self {
         let error = StoreError::new(StoreErrorKind::Unavailable).with_source("not connected yet");
         let open = BreakerState::Open { since: Instant::now(), error };
-        Self(Arc::new(Inner { is_open: AtomicBool::new(true), state: watch::Sender::new(open), seen }))
+        let (is_open, untried) = (AtomicBool::new(true), AtomicBool::new(true));
+        Self(Arc::new(Inner { is_open, untried, state: watch::Sender::new(open), seen }))
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -86,7 +89,8 @@ impl Breaker {
     }
 
     pub(crate) fn open(&self, error: StoreError) {
-        self.see(|seen| seen.opened(!self.is_open(), &error));
+        let is_new = self.0.untried.swap(false, Ordering::Relaxed) || !self.is_open();
+        self.see(|seen| seen.opened(is_new, &error));
         self.0.state.send_modify(|state| match state {
             BreakerState::Closed => *state = BreakerState::Open { since: Instant::now(), error },
             BreakerState::Open { error: last, .. } => *last = error,
@@ -95,6 +99,7 @@ impl Breaker {
     }
 
     pub(crate) fn close(&self) {
+        self.0.untried.store(false, Ordering::Relaxed);
         if self.is_open() {
             self.0.is_open.store(false, Ordering::Release);
             let before = self.0.state.send_replace(BreakerState::Closed);

@@ -23,7 +23,6 @@ use crate::config::Config;
 use crate::connect::Target;
 use crate::crowd::{Crowd, FLIGHTS};
 use crate::denied::Denied;
-use crate::error::unavailable;
 use crate::flight::{Flight, Flown};
 use crate::observe::LineWatch;
 use crate::server_time::ServerTime;
@@ -90,9 +89,8 @@ impl Worker {
     }
 
     pub(super) async fn run(mut self) {
-        let mut stop = Stop::Broken(unavailable("not connected yet"));
-        loop {
-            let (error, broken) = match stop {
+        while self.recover().await {
+            let (error, broken) = match self.serve().await {
                 Stop::Closed => return,
                 Stop::Refused(error) => (error, false),
                 Stop::Broken(error) => (error, true),
@@ -102,10 +100,6 @@ impl Worker {
             if broken {
                 self.connection = None;
             }
-            if !self.recover().await {
-                return;
-            }
-            stop = self.serve().await;
         }
     }
 
