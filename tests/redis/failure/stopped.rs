@@ -64,6 +64,25 @@ async fn charges_that_timed_out_are_not_made_when_it_wakes_up() {
     assert_eq!(caller.counted(&store).await, 5);
 }
 
+/// Looking for an answer keeps nobody waiting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_is_let_go_in_time_however_long_its_answer_may_be_looked_for() {
+    for spin in [Duration::from_secs(3_600), Duration::MAX] {
+        let server = server();
+        let store = hasty(&server.url()).spin(spin).build().expect("a good store");
+        store.ready(PATIENCE).await.expect("the server works");
+        let load = Load::start(&store, 64);
+        load.served(1_000).await;
+        server.pause().expect("it can be stopped");
+        assert!(opened(&store).await.is_timeout());
+        load.failing(500).await;
+        server.resume().expect("it goes on");
+        load.served(1_000).await;
+        let (tally, _) = load.stop().await;
+        tally.assert_orderly();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_again_and_again_under_load() {
     let server = server();

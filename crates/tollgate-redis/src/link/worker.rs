@@ -39,6 +39,14 @@ enum Stop {
     Late,
 }
 
+/// What came of looking for an answer.
+enum Look {
+    Seen(Flown),
+    /// Somebody wants something meanwhile.
+    Called,
+    InVain,
+}
+
 /// The task that holds the connection.
 pub(super) struct Worker {
     shared: Arc<Shared>,
@@ -121,12 +129,20 @@ impl Worker {
                 }
                 _ => {}
             }
-            if let Some((slot, result)) = self.look_out(has_room).await {
-                if let Some(stop) = self.land(slot, result) {
-                    return stop;
+            let alarm_at = alarm_set.then(|| alarm.deadline());
+            match self.look_out(has_room, alarm_at).await {
+                Look::Seen((slot, result)) => {
+                    if let Some(stop) = self.land(slot, result) {
+                        return stop;
+                    }
+                    self.wait_for_more().await;
+                    continue;
                 }
-                self.wait_for_more().await;
-                continue;
+                Look::Called => {
+                    self.wait_for_the_last().await;
+                    continue;
+                }
+                Look::InVain => {}
             }
             tokio::select! {
                 biased;
@@ -147,29 +163,31 @@ impl Worker {
         }
     }
 
-    /// Looks for an answer before this task goes to sleep, if a crowd waits for it: to sleep and to be woken takes both sides
-    /// longer than most answers do. Whatever else is to be done meanwhile goes first.
-    async fn look_out(&mut self, has_room: bool) -> Option<Flown> {
-        if self.pending.is_empty() || !self.crowd.is_large() {
-            return None;
+    /// Looks for an answer before this task goes to sleep, if a crowd waits for it: where Redis is near, to sleep and to be woken
+    /// takes both sides longer than most answers do. Whatever else is to be done meanwhile goes first.
+    async fn look_out(&mut self, has_room: bool, alarm: Option<Instant>) -> Look {
+        if self.pending.is_empty() || self.crowd.is_idle() || !self.crowd.is_large() {
+            return Look::InVain;
         }
-        let until = self.lookout.until(std::time::Instant::now())?;
+        let Some(until) = self.lookout.until(std::time::Instant::now()) else { return Look::InVain };
         loop {
-            if let Poll::Ready(flown) = poll_fn(|cx| Poll::Ready(self.pending.poll_next_unpin(cx))).await {
+            let flown = poll_fn(|cx| Poll::Ready(self.pending.poll_next_unpin(cx))).await;
+            if let Poll::Ready(Some(flown)) = flown {
                 self.lookout.seen();
-                return flown;
+                return Look::Seen(flown);
             }
-            if has_room {
-                let queue = self.shared.queue();
-                if queue.len() >= queue.wake_at {
-                    return None;
-                }
+            if alarm.is_some_and(|alarm| Instant::now() >= alarm) {
+                return Look::InVain;
             }
             if std::time::Instant::now() >= until {
                 self.lookout.in_vain();
-                return None;
+                return Look::InVain;
             }
-            tokio::task::yield_now().await;
+            tokio::select! {
+                biased;
+                () = self.shared.wake.notified(), if has_room => return Look::Called,
+                () = tokio::task::yield_now() => {}
+            }
         }
     }
 

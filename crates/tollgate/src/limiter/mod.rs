@@ -156,7 +156,8 @@ impl<S: Store> Limiter<S> {
     /// waits for the swap. Counters live on: what a caller has used under a rule of some name stays used under the rule
     /// of the same name, whatever its quota now.
     ///
-    /// The set that a limiter began with stays in memory for as long as the limiter does. See [`RuleSet`] for an example.
+    /// The set that a limiter began with stays in memory for as long as the limiter does, with whatever its closures hold. So none
+    /// of them should hold the limiter itself. See [`RuleSet`] for an example.
     pub fn swap(&self, rules: RuleSet) -> RuleSet {
         self.inner.make_local_store_for(&rules);
         rules.rules().watch.put_in_force();
