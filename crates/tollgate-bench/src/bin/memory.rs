@@ -7,7 +7,7 @@ use std::env;
 use std::process::Command;
 
 use tollgate_bench::keys;
-use tollgate_bench::subject::{Governor, Ours, Subject, rule};
+use tollgate_bench::subject::{Floor, Governor, Ours, Subject, rule};
 use tollgate_bench::timing::{Medians, interleave, nanos_per_decision};
 use tollgate_core::{Charge, HOUR, Quota};
 
@@ -21,7 +21,7 @@ type Table = (&'static str, &'static str, &'static [fn()]);
 const TABLES: [Table; 4] = [
     (
         "Beside governor 0.10, one rule, nanoseconds per decision",
-        "| keys | threads | ours | ours, `decide` | governor | times as fast |",
+        "| keys | threads | ours | ours, `decide` | governor | times as fast | floor | times as fast |",
         &[|| hot(1), || hot(2), || uniform(1), || uniform(2), || zipf(1), || zipf(2)],
     ),
     (
@@ -83,8 +83,9 @@ fn zipf(threads: usize) {
 fn row(name: &str, threads: usize, count: u64, (limit, burst): (u32, u32), requests: &[Vec<String>]) {
     let ours = Ours::new(2 * count as usize, Quota::per_hour(limit).burst(burst));
     let governor = Governor::per_hour(limit, burst);
+    let floor = Floor::new(count as usize);
     for key in keys::all(count) {
-        assert!(ours.admits(&key) && governor.admits(&key));
+        assert!(ours.admits(&key) && governor.admits(&key) && floor.admits(&key));
     }
     let Medians { nanos, ratios } = interleave(
         ROUNDS,
@@ -96,10 +97,12 @@ fn row(name: &str, threads: usize, count: u64, (limit, burst): (u32, u32), reque
                 })
             }),
             Box::new(|| nanos_per_decision(requests, |key| governor.admits(key))),
+            Box::new(|| nanos_per_decision(requests, |key| floor.admits(key))),
         ],
     );
-    let (ours, decide, governor) = (nanos[0], nanos[1], nanos[2]);
-    println!("| {name} | {threads} | {ours:.1} | {decide:.1} | {governor:.1} | {:.1} |", ratios[2]);
+    let [ours, decide, governor, floor] = nanos[..] else { unreachable!("there are four") };
+    print!("| {name} | {threads} | {ours:.1} | {decide:.1} | {governor:.1} | {:.1} ", ratios[2]);
+    println!("| {floor:.1} | {:.1} |", ratios[2] / ratios[3]);
 }
 
 fn by_number(count: u64) {
