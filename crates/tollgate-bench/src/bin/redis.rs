@@ -3,9 +3,10 @@
 //! `redis` shows every table; `redis 0 2` shows those with these numbers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_bench::redis_bench::{
-    Askers, Contest, Host, Load, Subject, connect, many, one, plenty, rule, run, store,
+    Askers, Contest, Host, Load, Subject, connect, many, one, plenty, rule, run, store, store_as,
 };
 use tollgate_servers::RedisServer;
 
@@ -15,12 +16,15 @@ fn main() {
     run(async {
         let server = Arc::new(RedisServer::start().unwrap_or_else(|error| panic!("{error}")));
         let url = server.url();
-        let ours = Subject::Ours(store(&server).await, Arc::new(vec![(rule("r"), plenty())]));
+        let ours = |store| Subject::Ours(store, Arc::new(vec![(rule("r"), plenty())]));
+        let sleeping = ours(store_as(&server, |builder| builder.spin(Duration::ZERO)).await);
+        let ours = ours(store(&server).await);
         let host = Host::Redis(server);
         let contest = Contest::new()
             .with("`INCR`", Subject::Incr(connect(&url).await), &host)
             .with("a script each", Subject::script(connect(&url).await), &host)
-            .with("Tollgate", ours, &host);
+            .with("Tollgate", ours, &host)
+            .with("Tollgate, with a `spin` of zero", sleeping, &host);
         let loads = [
             ("64 in flight, 100,000 keys", many(), 64, 100_000),
             ("512 in flight, 100,000 keys", many(), 512, 200_000),

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tollgate_core::{Quota, RuleName};
-use tollgate_redis::{RedisStore, Servers};
+use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
 use tollgate_servers::RedisServer;
 
 pub use self::host::{Host, Throttlecrab};
@@ -75,8 +75,20 @@ pub async fn connect(url: &str) -> MultiplexedConnection {
 ///
 /// When the server does not work.
 pub async fn store(server: &RedisServer) -> RedisStore {
+    store_as(server, |builder| builder).await
+}
+
+/// The same, made otherwise.
+///
+/// # Panics
+///
+/// When the server does not work.
+pub async fn store_as(
+    server: &RedisServer,
+    make: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
+) -> RedisStore {
     let servers = Servers::one(server.url()).expect("the server has an address");
-    let store = RedisStore::builder(servers).timeout(Duration::from_secs(5)).build();
+    let store = make(RedisStore::builder(servers).timeout(Duration::from_secs(5))).build();
     let store = store.expect("a store can be made");
     store.ready(Duration::from_secs(5)).await.expect("the server works");
     store
