@@ -98,28 +98,31 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         match state.as_mut().project() {
-            StateProjected::Forwarding { response, one } => {
-                // A response is large. Where it is first, there it stays.
-                let mut polled = response.poll(cx);
-                tell(&mut polled, |response| one.write(response));
-                polled
-            }
+            StateProjected::Forwarding { response, one } => poll_and_tell(response, cx, |to| one.write(to)),
             StateProjected::ForwardingWith { response, more } => {
-                let mut polled = response.poll(cx);
-                tell(&mut polled, |response| tell_more(more, response));
-                polled
+                poll_and_tell(response, cx, |to| tell_more(more, to))
             }
             _ => state.poll_others(cx),
         }
     }
 }
 
-/// Has a response tell something, once it is there.
+/// Polls for a response, and has it tell something once it is there.
 #[inline(always)]
-fn tell<B, E>(polled: &mut Poll<Result<Response<B>, E>>, write: impl FnOnce(&mut Response<B>)) {
-    if let Poll::Ready(Ok(response)) = polled {
+fn poll_and_tell<F, B, E>(
+    response: Pin<&mut F>,
+    cx: &mut Context<'_>,
+    write: impl FnOnce(&mut Response<B>),
+) -> Poll<F::Output>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+{
+    // A response is large. Where it is first, there it stays.
+    let mut polled = response.poll(cx);
+    if let Poll::Ready(Ok(response)) = &mut polled {
         write(response);
     }
+    polled
 }
 
 #[inline(always)]
@@ -141,14 +144,10 @@ where
         loop {
             let next = match self.as_mut().project() {
                 StateProjected::Forwarding { response, one } => {
-                    let mut polled = response.poll(cx);
-                    tell(&mut polled, |response| one.write(response));
-                    return polled;
+                    return poll_and_tell(response, cx, |to| one.write(to));
                 }
                 StateProjected::ForwardingWith { response, more } => {
-                    let mut polled = response.poll(cx);
-                    tell(&mut polled, |response| tell_more(more, response));
-                    return polled;
+                    return poll_and_tell(response, cx, |to| tell_more(more, to));
                 }
                 StateProjected::Answered { response } => {
                     // Polled again after it was ready, it is pending for ever.
