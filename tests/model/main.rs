@@ -11,6 +11,7 @@ mod debits;
 mod eviction;
 mod keys;
 mod leaky_bucket;
+mod overtaking;
 mod quota_text;
 mod refunds;
 mod threads;

@@ -39,6 +39,13 @@ impl<'a> Locked<'a> {
         locked
     }
 
+    /// The time at which something is done to these shards.
+    pub(super) fn time<C: Clock>(&mut self, clock: &C) -> Timestamp {
+        let now = clock.now();
+        self.shards.iter_mut().for_each(|shard| shard.is_at(now));
+        now
+    }
+
     /// The charges with what each of them has to have room for: what this request charges the same key
     /// before counts as well.
     fn costs<'c>(

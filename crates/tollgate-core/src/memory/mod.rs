@@ -109,12 +109,12 @@ impl<C: Clock> MemoryStore<C> {
     /// Makes one charge, and says when.
     #[inline(always)]
     pub fn decide_one(&self, charge: &Charge<'_>) -> (Timestamp, Outcome) {
+        // Before the lock is taken, so that it is held for as short as can be.
+        let known = self.inner.clock.now();
         let tag = self.tag(charge.rule, &charge.key);
         let mut shard = self.shard(tag);
-        // In this order: under the lock, so that time does not run backwards on a key, and after the
-        // slot was asked for, so that it is on its way from memory while the clock is read.
         let at = shard.seek(tag);
-        let now = self.inner.clock.now();
+        let now = shard.time(known, &self.inner.clock);
         if let Some(outcome) = shard.charge_quickly(at, tag, charge, now) {
             drop(shard);
             self.sweep_if_due(now);
@@ -128,7 +128,7 @@ impl<C: Clock> MemoryStore<C> {
 
     fn decide_all(&self, charges: &[Charge<'_>]) -> Decision {
         let mut locked = Locked::new(self, charges);
-        let now = self.inner.clock.now();
+        let now = locked.time(&self.inner.clock);
         let decision = locked.charge_known(charges, now).unwrap_or_else(|| {
             // Look first: what was charged could be given back, but not what it took the place of.
             if locked.admit(charges, now) {
@@ -207,8 +207,9 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Sweeps a shard, unless it is busy; it has its turn again.
     #[cold]
-    fn sweep(&self, turn: usize, now: Timestamp) {
+    fn sweep(&self, turn: usize, known: Timestamp) {
         if let Some(mut shard) = self.inner.shards[turn % self.inner.shards.len()].0.try_lock() {
+            let now = shard.time(known, &self.inner.clock);
             shard.sweep(now);
         }
     }
@@ -235,7 +236,8 @@ impl<C: Clock> Store for MemoryStore<C> {
         for refund in refunds {
             let tag = self.tag(refund.rule, &refund.key);
             let mut shard = self.shard(tag);
-            shard.refund(tag, refund, self.inner.clock.now());
+            let now = shard.time_now(&self.inner.clock);
+            shard.refund(tag, refund, now);
         }
         ready(Ok(()))
     }
@@ -244,7 +246,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         for debit in debits {
             let tag = self.tag(debit.charge.rule, &debit.charge.key);
             let mut shard = self.shard(tag);
-            let now = self.inner.clock.now();
+            let now = shard.time_now(&self.inner.clock);
             shard.debit(tag, debit, now);
             drop(shard);
             self.sweep_if_due(now);

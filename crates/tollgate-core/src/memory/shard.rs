@@ -1,11 +1,13 @@
 //! A part of the keys, under one lock.
 
+mod latest;
 mod recent;
 mod room;
 mod with_state;
 
 use slab::Slab;
 
+use self::latest::Latest;
 use self::recent::Recent;
 use self::with_state::with_state;
 use super::quotas::Quotas;
@@ -15,7 +17,7 @@ use crate::algorithm::counter::State;
 use crate::algorithm::{
     Basis, Counter, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
 };
-use crate::{Algorithm, Charge, Debit, Outcome, Quota, Refund, Timestamp};
+use crate::{Algorithm, Charge, Clock, Debit, Outcome, Quota, Refund, Timestamp};
 
 /// The hashes that the same request charges, with where their shards are.
 pub(super) type Own<'a> = &'a [(u64, usize)];
@@ -23,8 +25,9 @@ pub(super) type Own<'a> = &'a [(u64, usize)];
 #[derive(Debug)]
 pub(super) struct Shard {
     table: Table,
-    recent: Recent,
     rest: Box<Rest>,
+    recent: Recent,
+    latest: Latest,
 }
 
 /// What a charge on a known key mostly does without. It is elsewhere, so that the rest of a shard fits
@@ -59,7 +62,30 @@ impl Shard {
     pub(super) fn new(max_keys: usize) -> Self {
         let (quotas, logs, of_two) = (Quotas::default(), Slab::new(), Slab::new());
         let rest = Rest { quotas, logs, of_two, max_keys, evicted: 0, expired: 0 };
-        Self { table: Table::default(), recent: Recent::NONE, rest: Box::new(rest) }
+        Self {
+            table: Table::default(),
+            rest: Box::new(rest),
+            recent: Recent::NONE,
+            latest: Latest::default(),
+        }
+    }
+
+    /// The time at which something is done to this shard, if this is what the clock said before it was locked.
+    #[inline(always)]
+    pub(super) fn time<C: Clock>(&mut self, known: Timestamp, clock: &C) -> Timestamp {
+        self.latest.time(known, clock)
+    }
+
+    /// The time at which something is done to this shard.
+    pub(super) fn time_now<C: Clock>(&mut self, clock: &C) -> Timestamp {
+        let now = clock.now();
+        self.is_at(now);
+        now
+    }
+
+    /// That something is done to this shard at this time, which was read after it was locked.
+    pub(super) fn is_at(&mut self, now: Timestamp) {
+        self.latest = Latest::new(now);
     }
 
     pub(super) const fn len(&self) -> usize {

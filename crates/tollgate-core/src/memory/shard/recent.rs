@@ -5,7 +5,9 @@ use crate::algorithm::token_bucket;
 use crate::{Charge, Outcome, Quota, Timestamp};
 
 /// The quota that was asked for last, and its number.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
+// Without a gap, so that a shard fits into one cache line.
+#[repr(C, packed(4))]
 pub(super) struct Recent {
     identity: [u64; 2],
     pub(super) number: u32,
