@@ -76,13 +76,24 @@ impl Case {
         self.store.decide(&[Charge::new(self.rule, &self.key, &self.quota)]).is_admitted()
     }
 
+    /// The same with another rule beside it.
+    fn is_admitted_by_two(&self) -> bool {
+        let second = RuleName::new("second").unwrap();
+        let charges = [self.rule, second].map(|rule| Charge::new(rule, &self.key, &self.quota));
+        self.store.decide(&charges).is_admitted()
+    }
+
     /// One reads the clock just before the edge of a window, and `overtakes` takes one just after it, and is counted before.
     /// Both are in the window that has begun, and no third is until it ends.
-    fn counts_both(&self, overtakes: impl FnOnce(&Self) + Send + 'static) {
+    fn counts_both(
+        &self,
+        is_admitted: impl FnOnce(&Self) -> bool,
+        overtakes: impl FnOnce(&Self) + Send + 'static,
+    ) {
         let other = Self { script: self.script.clone(), store: self.store.clone(), key: self.key, ..*self };
         self.script.then_while(EDGE - 1, move || overtakes(&other));
         self.script.then(EDGE + 1);
-        assert!(self.is_admitted());
+        assert!(is_admitted(self));
         assert!(!self.is_admitted(), "two in each window");
         self.script.then(EDGE + PERIOD - 1);
         assert!(!self.is_admitted(), "two in each window");
@@ -94,21 +105,25 @@ impl Case {
 /// If it were decided at the time that it had read, the window would be taken to have begun then, and would end too early.
 #[test]
 fn who_was_overtaken_counts_from_when_it_has_the_store() {
-    Case::new().counts_both(|other| assert!(other.is_admitted()));
+    Case::new().counts_both(Case::is_admitted, |other| assert!(other.is_admitted()));
+}
+
+#[test]
+fn who_was_overtaken_with_several_rules_counts_from_then_too() {
+    let case = Case::new();
+    case.script.then(EDGE - 2 * PERIOD);
+    assert!(case.is_admitted_by_two(), "the keys are known from here on");
+    case.counts_both(Case::is_admitted_by_two, |other| assert!(other.is_admitted()));
 }
 
 #[test]
 fn who_overtakes_with_several_rules_is_not_forgotten() {
-    Case::new().counts_both(|other| {
-        let second = RuleName::new("second").unwrap();
-        let charges = [other.rule, second].map(|rule| Charge::new(rule, &other.key, &other.quota));
-        assert!(other.store.decide(&charges).is_admitted());
-    });
+    Case::new().counts_both(Case::is_admitted, |other| assert!(other.is_admitted_by_two()));
 }
 
 #[test]
 fn what_is_settled_meanwhile_is_not_forgotten() {
-    Case::new().counts_both(|other| {
+    Case::new().counts_both(Case::is_admitted, |other| {
         let charge = Charge::new(other.rule, &other.key, &other.quota);
         drop(other.store.debit(&[Debit::new(charge)]));
     });

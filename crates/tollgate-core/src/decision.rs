@@ -116,6 +116,10 @@ impl Outcome {
         }
     }
 
+    /// A charge of nothing to nobody.
+    pub(crate) const NOTHING: Self =
+        Self { limit: 0, remaining: 0, reset_micros: 0, refill_micros: 0, verdict: admitted_after(0) };
+
     #[inline]
     pub(crate) const fn admit(budget: Budget, delay_micros: u64) -> Self {
         Self::new(budget, admitted_after(delay_micros))
@@ -240,6 +244,12 @@ impl Decision {
         // Three times the same, of which one counts: made in one piece it is not moved about, as it is if one is added.
         let outcomes = SmallVec::from_buf_and_len([(rule, outcome); 3], 1);
         Self { at, admitted: outcome.is_admitted(), outcomes, moments: None }
+    }
+
+    /// A decision of several rules, all of which admit.
+    #[inline]
+    pub(crate) fn admitted(at: Timestamp, outcomes: &[(RuleName, Outcome)]) -> Self {
+        Self { at, admitted: true, outcomes: SmallVec::from_slice(outcomes), moments: None }
     }
 
     /// Adds what one rule says. A denied outcome makes the whole decision a denial.

@@ -62,7 +62,7 @@ fn run(name: &str) -> f64 {
         }
         "token bucket, three rules" => {
             let rules = ["first", "second", "third"].map(rule);
-            let Ours { store, quota, .. } = &Ours::new(1_000, bucket);
+            let Ours { store, quota, .. } = &Ours::new(200_000, bucket);
             decide(&one, |key| store.decide(&rules.map(|rule| Charge::new(rule, key, quota))).is_admitted())
         }
         "token bucket, denied" => ours(Quota::per_hour(1), &one),

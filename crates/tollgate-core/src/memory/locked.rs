@@ -5,7 +5,6 @@ use smallvec::SmallVec;
 use super::MemoryStore;
 use super::lock::Guard;
 use super::shard::Shard;
-use super::slot::Packed;
 use crate::algorithm::peek_sum;
 use crate::{Charge, Clock, Decision, Timestamp};
 
@@ -59,28 +58,6 @@ impl<'a> Locked<'a> {
         })
     }
 
-    /// Charges keys that are known, each once, if all charges fit; else nothing.
-    pub(super) fn charge_known(&mut self, charges: &[Charge<'_>], now: Timestamp) -> Option<Decision> {
-        // All are asked for before the first is looked at, so that they come from memory together.
-        let found: SmallVec<[usize; 4]> =
-            self.tags.iter().map(|(tag, shard)| self.shards[*shard].seek(*tag)).collect();
-        let mut decision = Decision::new(now);
-        let mut tried: SmallVec<[(usize, usize, Packed); 4]> = SmallVec::new();
-        for (i, (charge, &(tag, shard))) in charges.iter().zip(&self.tags).enumerate() {
-            if self.tags[..i].iter().any(|(earlier, _)| *earlier == tag) {
-                return None;
-            }
-            let (packed, outcome) = self.shards[shard].try_charge(found[i], tag, charge, now)?;
-            tried.push((shard, found[i], packed));
-            decision.push(charge.rule, outcome);
-        }
-        for (shard, at, packed) in tried {
-            self.shards[shard].commit(at, packed);
-        }
-        Some(decision)
-    }
-
-    #[cold]
     pub(super) fn admit(&self, charges: &[Charge<'_>], now: Timestamp) -> bool {
         self.costs(charges).all(|(tag, shard, charge, cost)| {
             u32::try_from(cost).is_ok_and(|cost| shard.admits(tag, charge, cost, now))

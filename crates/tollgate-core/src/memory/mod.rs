@@ -1,6 +1,7 @@
 //! The store that lives in the process.
 
 mod builder;
+mod few;
 mod hash;
 mod lock;
 mod locked;
@@ -98,7 +99,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline]
     pub fn decide(&self, charges: &[Charge<'_>]) -> Decision {
         let [charge] = charges else {
-            return self.decide_all(charges);
+            return self.decide_several(charges);
         };
         let (now, outcome) = self.decide_one(charge);
         let mut decision = Decision::new(now);
@@ -126,18 +127,29 @@ impl<C: Clock> MemoryStore<C> {
         (now, outcome)
     }
 
+    #[inline(never)]
+    fn decide_several(&self, charges: &[Charge<'_>]) -> Decision {
+        let decided = if let Ok(two) = <&[_; 2]>::try_from(charges) {
+            few::charge(self, two)
+        } else if let Ok(three) = <&[_; 3]>::try_from(charges) {
+            few::charge(self, three)
+        } else {
+            None
+        };
+        decided.unwrap_or_else(|| self.decide_all(charges))
+    }
+
     fn decide_all(&self, charges: &[Charge<'_>]) -> Decision {
         let mut locked = Locked::new(self, charges);
         let now = locked.time(&self.inner.clock);
-        let decision = locked.charge_known(charges, now).unwrap_or_else(|| {
-            // Look first: what was charged could be given back, but not what it took the place of.
-            if locked.admit(charges, now) {
-                return locked.charge(charges, now);
-            }
+        // Look first: what was charged could be given back, but not what it took the place of.
+        let decision = if locked.admit(charges, now) {
+            locked.charge(charges, now)
+        } else {
             let decision = locked.peek(charges, now);
             locked.settle(charges, now);
             decision
-        });
+        };
         drop(locked);
         self.sweep_if_due(now);
         decision

@@ -76,6 +76,12 @@ impl Shard {
         self.latest.time(known, clock)
     }
 
+    /// Whether something was done to this shard later than at this time.
+    #[inline(always)]
+    pub(super) fn is_ahead_of(&self, now: Timestamp) -> bool {
+        self.latest.is_after(now)
+    }
+
     /// The time at which something is done to this shard.
     pub(super) fn time_now<C: Clock>(&mut self, clock: &C) -> Timestamp {
         let now = clock.now();
@@ -84,6 +90,7 @@ impl Shard {
     }
 
     /// That something is done to this shard at this time, which was read after it was locked.
+    #[inline(always)]
     pub(super) fn is_at(&mut self, now: Timestamp) {
         self.latest = Latest::new(now);
     }
@@ -120,35 +127,47 @@ impl Shard {
         self.recent.charge(self.table.sought(at, tag)?, charge, now)
     }
 
-    /// Tries a charge, and returns what it would leave and say; `None` if it does not fit, and if that
-    /// cannot be told without changing anything: of a new key, a changed quota or a log.
-    #[inline]
-    pub(super) fn try_charge(
+    /// Charges a key that is known, and returns what it was before, for [`put_back`](Self::put_back); `None`, and nothing is
+    /// done, if the charge does not fit, and if that cannot be told without changing anything: of a new key, a changed
+    /// quota or a log.
+    #[inline(always)]
+    pub(super) fn charge_known(
         &mut self,
         at: usize,
         tag: u64,
         charge: &Charge<'_>,
         now: Timestamp,
     ) -> Option<(Packed, Outcome)> {
-        let mut copy = *self.table.sought(at, tag)?;
-        if let Some(outcome) = self.recent.charge(&mut copy, charge, now) {
-            return Some((copy.packed, outcome));
+        let slot = self.table.sought(at, tag)?;
+        let before = slot.packed;
+        match self.recent.charge(slot, charge, now) {
+            Some(outcome) => Some((before, outcome)),
+            None => self.charge_less_recent(at, charge, now).map(|outcome| (before, outcome)),
         }
-        let quota = charge.quota;
-        if quota.algorithm() == Algorithm::SlidingLog || !self.rest.is_under(&copy, quota) {
-            return None;
-        }
-        self.recent = Recent::new(quota, copy.quota);
-        let outcome = with_state!(mut copy.packed, quota, now, self.rest.logs, |module, state| {
-            module::charge(state, quota, charge.cost, now)
-        });
-        outcome.is_admitted().then_some((copy.packed, outcome))
     }
 
-    /// Makes a charge that was tried.
-    #[inline]
-    pub(super) fn commit(&mut self, at: usize, packed: Packed) {
-        self.table.slot(at).packed = packed;
+    #[inline(never)]
+    fn charge_less_recent(&mut self, at: usize, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
+        let (slot, quota) = (self.table.slot(at), charge.quota);
+        if quota.algorithm() == Algorithm::SlidingLog || !self.rest.is_under(slot, quota) {
+            return None;
+        }
+        self.recent = Recent::new(quota, slot.quota);
+        let mut packed = slot.packed;
+        let outcome = with_state!(mut packed, quota, now, self.rest.logs, |module, state| {
+            module::charge(state, quota, charge.cost, now)
+        });
+        if !outcome.is_admitted() {
+            return None;
+        }
+        slot.packed = packed;
+        Some(outcome)
+    }
+
+    /// Takes a charge back that nobody has seen.
+    #[cold]
+    pub(super) fn put_back(&mut self, at: usize, before: Packed) {
+        self.table.slot(at).packed = before;
     }
 
     /// Charges one key, having sought it.

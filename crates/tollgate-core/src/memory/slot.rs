@@ -25,7 +25,7 @@ impl Slot {
     }
 
     // Larger than any hash, so that a search that is for the first larger one stops here as well.
-    pub(super) const FREE: Self = Self { tag: u64::MAX, packed: Packed { wide: 0, narrow: 0 }, quota: 0 };
+    pub(super) const FREE: Self = Self { tag: u64::MAX, packed: Packed::NOTHING, quota: 0 };
 
     /// Whether there are two quotas at once: then the counter is elsewhere, and `packed` says where.
     pub(super) const fn is_of_two(&self) -> bool {
@@ -43,6 +43,10 @@ impl Slot {
 pub(super) struct Packed {
     pub(super) wide: u64,
     pub(super) narrow: u32,
+}
+
+impl Packed {
+    pub(super) const NOTHING: Self = Self { wide: 0, narrow: 0 };
 }
 
 /// A state that fits into a slot.

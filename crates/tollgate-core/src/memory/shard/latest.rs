@@ -19,10 +19,15 @@ impl Latest {
     /// nothing, or the clock was set back, which it says again when it is read again.
     #[inline(always)]
     pub(super) fn time<C: Clock>(&mut self, known: Timestamp, clock: &C) -> Timestamp {
-        let latest = Self::new(known);
-        let now = if (latest.0.wrapping_sub(self.0) as i32) < 0 { read_again(clock) } else { known };
+        let now = if self.is_after(known) { read_again(clock) } else { known };
         *self = Self::new(now);
         now
+    }
+
+    /// Whether it is later than this.
+    #[inline(always)]
+    pub(super) const fn is_after(self, time: Timestamp) -> bool {
+        (Self::new(time).0.wrapping_sub(self.0) as i32) < 0
     }
 }
 
