@@ -40,7 +40,7 @@ pub struct FromFn(Arc<dyn Fn(&RequestHead<'_>) -> Extracted + Send + Sync>);
 /// ```
 /// use tollgate::key;
 ///
-/// let tenant = key::from_fn(|head| Some(head.uri().host()?.to_owned()));
+/// let tenant = key::from_fn(|head| Some(head.host()?.to_owned()));
 /// ```
 pub fn from_fn<F, K>(f: F) -> FromFn
 where

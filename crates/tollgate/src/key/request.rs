@@ -87,7 +87,11 @@ impl KeyExtractor for Bearer {
 #[must_use]
 pub struct Cookie(Cow<'static, str>);
 
-/// The value of a cookie; of several, the first.
+/// The value of a cookie, percent-decoded and without quotes around it: however a session is spelled, it is one key.
+///
+/// A request may carry several cookies of one name, and which of them the application looks at is not known here. If their
+/// values differ, all such requests are counted together, under [`Key::GLOBAL`]: otherwise whoever has a session could put
+/// another cookie beside it in each request, and be somebody else each time.
 pub fn cookie(name: impl Into<Cow<'static, str>>) -> Cookie {
     Cookie(name.into())
 }
@@ -103,9 +107,22 @@ impl KeyExtractor for Cookie {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         let lines = head.headers().get_all(COOKIE).into_iter();
         let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-        let mut values =
-            pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(self.0.as_bytes())?.strip_prefix(b"="));
-        values.next().into()
+        let mut values = pairs.filter_map(|pair| self.value(pair));
+        let Some(first) = values.next() else { return Extracted::Missing };
+        match values.all(|other| other == first) {
+            true => Extracted::Key(Key::from(&*first)),
+            false => Extracted::Key(Key::GLOBAL),
+        }
+    }
+}
+
+impl Cookie {
+    /// The value, if this is the cookie: without what those who read cookies take off, or may.
+    fn value<'a>(&self, pair: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
+        let quoted = || value.strip_prefix(b"\"")?.strip_suffix(b"\"");
+        (name == self.0.as_bytes()).then(|| decode(quoted().unwrap_or(value)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::percent_decode;
 
 /// A path with parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,11 +138,12 @@ impl Segment {
 }
 
 /// A part of a path, percent-decoded: different spellings of one path are one path.
-pub(crate) fn decode(text: &str) -> Cow<'_, [u8]> {
+pub(crate) fn decode(text: &(impl AsRef<[u8]> + ?Sized)) -> Cow<'_, [u8]> {
+    let bytes = text.as_ref();
     // Most have nothing to decode, which is quickly seen.
-    match text.as_bytes().contains(&b'%') {
-        true => percent_decode_str(text).into(),
-        false => Cow::Borrowed(text.as_bytes()),
+    match bytes.contains(&b'%') {
+        true => percent_decode(bytes).into(),
+        false => Cow::Borrowed(bytes),
     }
 }
 

@@ -96,12 +96,45 @@ fn a_cookie_is_found_on_whichever_line_it_is() {
         &[("cookie", b"theme=dark"), ("cookie", b"lang=de;session=abc")],
         // HTTP/2 allows one line for each.
         &[("cookie", b"a=1"), ("cookie", b"b=2"), ("cookie", b"session=abc")],
-        // Of several, the first.
-        &[("cookie", b"session=abc; session=def"), ("cookie", b"session=ghi")],
     ] {
         assert_eq!(shown(&key, &with(lines)), "abc", "{lines:?}");
     }
     assert_eq!(shown(&key, &with(&[("cookie", b"session=a=b=c")])), "a=b=c");
+}
+
+/// What one reader of cookies takes for the same session is one key.
+#[test]
+fn a_cookie_is_one_however_it_is_spelled() {
+    for line in [
+        &b"session=abc"[..],
+        b"session= abc",
+        b"session=\tabc ",
+        b"session =abc",
+        b" session = abc ; theme=dark",
+        b"session=\"abc\"",
+        b"session=%61bc",
+        b"session=%61%62%63",
+        b"session=\"a%62c\"",
+        b"session=abc; session=%61bc",
+    ] {
+        let key = key_of(&cookie("session"), &with(&[("cookie", line)]));
+        assert_eq!(key, Some(Key::from("abc")), "{}", line.escape_ascii());
+    }
+    assert_eq!(shown(&cookie("session"), &with(&[("cookie", b"session=\"")])), "%22");
+}
+
+/// Which of them the application takes is not known, so neither may make another caller of it.
+#[test]
+fn of_several_cookies_that_differ_none_is_the_key() {
+    for lines in [
+        &[("cookie", &b"session=decoy; session=abc"[..])][..],
+        &[("cookie", b"session=abc; session=decoy")],
+        &[("cookie", b"session=abc; theme=dark; session=decoy; session=abc")],
+        &[("cookie", b"session=abc"), ("cookie", b"session =decoy")],
+    ] {
+        assert_eq!(key_of(&cookie("session"), &with(lines)), Some(Key::GLOBAL), "{lines:?}");
+        assert_eq!(key_of(&cookie("session").secret(), &with(lines)), Some(Key::GLOBAL), "{lines:?}");
+    }
 }
 
 #[test]
