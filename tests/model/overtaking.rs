@@ -129,6 +129,25 @@ fn what_is_settled_meanwhile_is_not_forgotten() {
     });
 }
 
+/// However much later the other one was, as on a machine that sleeps in between.
+#[test]
+fn who_was_overtaken_by_far_counts_from_when_it_has_the_store() {
+    for minutes in [1, 10, 30, 40, 50, 70, 75, 100, 140, 1_440] {
+        let case = Case::new();
+        let later = EDGE + minutes * 60_000_000;
+        let other = case.store.clone();
+        let (rule, key, quota) = (case.rule, case.key, case.quota);
+        case.script.then(EDGE - PERIOD);
+        assert!(case.is_admitted());
+        case.script.then_while(EDGE - 1, move || {
+            assert!(other.decide(&[Charge::new(rule, &key, &quota)]).is_admitted());
+        });
+        case.script.then(later);
+        let admitted = (0..4).filter(|_| case.is_admitted()).count();
+        assert_eq!(admitted, 1, "two in the window that is {minutes} minutes later");
+    }
+}
+
 /// A clock that was set back is believed.
 #[test]
 fn a_clock_that_was_set_back_is_not_taken_for_one_that_was_read_early() {

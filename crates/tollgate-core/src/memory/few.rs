@@ -24,13 +24,13 @@ pub(super) fn charge<const N: usize, C: Clock>(
         shards[i] = Some(store.shard(tags[order[i]]));
     }
     // All are asked for before the first is looked at, so that they come from memory together.
-    let (mut found, mut is_late) = ([0; N], false);
+    let (mut found, mut read_again) = ([0; N], false);
     for i in 0..N {
         let shard = shards[i].as_deref()?;
         found[i] = shard.seek(tags[order[i]]);
-        is_late |= shard.is_ahead_of(known);
+        read_again |= shard.may_be_ahead_of(known);
     }
-    let now = if is_late { store.inner.clock.now() } else { known };
+    let now = if read_again { store.inner.clock.now() } else { known };
     let mut told = [(charges[0].rule, Outcome::NOTHING); N];
     let mut before = [Packed::NOTHING; N];
     for i in 0..N {

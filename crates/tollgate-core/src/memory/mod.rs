@@ -29,9 +29,9 @@ use crate::{
 /// A store in the memory of this process.
 ///
 /// - **Bounded.** It holds at most [`max_keys`](MemoryStoreBuilder::max_keys) keys, of at most 40
-///   bytes each. (A sliding log has some 100 more, and up to 24 for each admission that it remembers; and each
+///   bytes each. (A sliding log has some 100 more, and up to 48 for each admission that it remembers; and each
 ///   different quota that keys were counted under is kept once, in some 400 bytes; a key that is asked under two quotas
-///   at once has some 250 more, while it is.) When it is full,
+///   at once, or whose bucket was charged before the clock was set back, has some 250 more, while it is so.) When it is full,
 ///   a new key takes the place of the one that matters least among some neighbours: one that has
 ///   expired, else one that has used least of its budget.
 /// - **No thread.** Keys whose budget is whole again are dropped in passing, by the calls that come.

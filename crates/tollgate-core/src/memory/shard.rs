@@ -76,10 +76,10 @@ impl Shard {
         self.latest.time(known, clock)
     }
 
-    /// Whether something was done to this shard later than at this time.
+    /// Whether something may have been done to this shard later than at this time.
     #[inline(always)]
-    pub(super) fn is_ahead_of(&self, now: Timestamp) -> bool {
-        self.latest.is_after(now)
+    pub(super) fn may_be_ahead_of(&self, now: Timestamp) -> bool {
+        self.latest.may_be_after(now)
     }
 
     /// The time at which something is done to this shard.

@@ -6,6 +6,9 @@ use crate::{Clock, Timestamp};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest(u32);
 
+/// A little more, in microseconds.
+const A_SECOND: u32 = 1 << 20;
+
 impl Latest {
     pub(super) const fn new(now: Timestamp) -> Self {
         Self(now.as_micros() as u32)
@@ -15,19 +18,19 @@ impl Latest {
     /// well. If somebody who read it later was quicker to the lock, it is read again, so that time does not run backwards
     /// on a key.
     ///
-    /// Of times that are more than half an hour apart the later one may be taken for the earlier. Then the clock is read for
-    /// nothing, or the clock was set back, which it says again when it is read again.
+    /// It is read again as well after a second in which nothing was done: of times that are further apart, the lower halves do
+    /// not tell which is the later one.
     #[inline(always)]
     pub(super) fn time<C: Clock>(&mut self, known: Timestamp, clock: &C) -> Timestamp {
-        let now = if self.is_after(known) { read_again(clock) } else { known };
+        let now = if self.may_be_after(known) { read_again(clock) } else { known };
         *self = Self::new(now);
         now
     }
 
-    /// Whether it is later than this.
+    /// Whether it may be later than this.
     #[inline(always)]
-    pub(super) const fn is_after(self, time: Timestamp) -> bool {
-        (Self::new(time).0.wrapping_sub(self.0) as i32) < 0
+    pub(super) const fn may_be_after(self, time: Timestamp) -> bool {
+        Self::new(time).0.wrapping_sub(self.0) > A_SECOND
     }
 }
 
