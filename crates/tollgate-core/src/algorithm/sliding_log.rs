@@ -102,6 +102,11 @@ impl State {
             self.total -= u64::from(oldest.cost);
             self.entries.pop_front();
         }
+        // Whoever came often once and seldom since does not keep the memory of then.
+        let (len, room) = (self.entries.len(), self.entries.capacity());
+        if room > WHOLE as usize && len < room / 4 {
+            self.entries.shrink_to(2 * len);
+        }
     }
 
     fn push(&mut self, quota: &Quota, cost: u32, at: u64) {
@@ -273,4 +278,25 @@ const fn has_left(at: u64, period: u64, now: u64) -> bool {
 /// Saturating, because a live log can be asked under a quota that makes no sense.
 const fn leaves_at(at: u64, period: u64) -> u64 {
     at.saturating_add(period)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn who_comes_seldom_keeps_no_memory_of_having_come_often() {
+        let quota = Quota::sliding_log(10_000, Duration::from_secs(60));
+        let mut state = State::default();
+        for micros in 0..10_000 {
+            assert!(charge(&mut state, &quota, 1, Timestamp::from_micros(micros)).is_admitted());
+        }
+        assert!(state.entries.capacity() >= 10_000);
+        for minute in 2..10 {
+            assert!(charge(&mut state, &quota, 1, Timestamp::from_secs(minute * 59)).is_admitted());
+        }
+        assert!(state.entries.capacity() <= 16, "{}", state.entries.capacity());
+    }
 }

@@ -50,6 +50,16 @@ pub(crate) const fn index(period: u64, now: Timestamp) -> u64 {
     now.as_micros() / period
 }
 
+/// How much is left of the window that `now` is in; never zero.
+const fn left(period: u64, now: Timestamp) -> u64 {
+    period - now.as_micros() % period
+}
+
+/// The end of a window. No clock comes near the end of the numbers; if one did, nothing would make sense, but nothing breaks.
+const fn end(index: u64, period: u64) -> u64 {
+    index.saturating_add(1).saturating_mul(period)
+}
+
 impl State {
     /// The state as of now: windows that are over move back by one or fall off. A window that is yet
     /// to come means that the clock was set back; then all that was counted is taken to be of this
@@ -94,22 +104,21 @@ impl State {
     pub(crate) fn counts_until(&self, basis: &Basis) -> u64 {
         match (self.previous, self.current) {
             (0, 0) => 0,
-            (_, 0) => (self.index + 1) * basis.period(),
-            _ => (self.index + 2) * basis.period(),
+            (_, 0) => end(self.index, basis.period()),
+            _ => end(self.index + 1, basis.period()),
         }
     }
 
     pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
         let period = basis.period();
         let state = self.at(period, now);
-        let left = (state.index + 1) * period - now.as_micros();
+        let left = left(period, now);
         let faded = f64::from(state.previous) * left as f64 / period as f64;
         Used::exactly(faded + f64::from(state.current))
     }
 
     pub(crate) fn expires_at(&self, basis: &Basis) -> u64 {
-        let windows = if self.current > 0 { 2 } else { 1 };
-        (self.index + windows) * basis.period()
+        end(if self.current > 0 { self.index + 1 } else { self.index }, basis.period())
     }
 
     pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
@@ -136,9 +145,8 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(state: State, quota: &'a Quota, now: Timestamp) -> Self {
-        let state = state.at(quota.period_micros(), now);
-        let left = (state.index + 1) * quota.period_micros() - now.as_micros();
-        Self { quota, state, left }
+        let period = quota.period_micros();
+        Self { quota, state: state.at(period, now), left: left(period, now) }
     }
 
     /// What the previous window still counts, rounded up.

@@ -121,3 +121,23 @@ fn a_fixed_window_is_not_begun_twice_when_the_clock_steps_back_over_its_edge() {
     subject.advance(2 * SECOND);
     assert_eq!(subject.remaining(), 0);
 }
+
+/// Only a clock of one's own gets there.
+#[test]
+fn nothing_panics_at_the_end_of_time() {
+    for quota in each(10, MINUTE) {
+        for before_the_end in [0, 1, 59_999_999, 60_000_000, 120_000_000] {
+            let mut subject = Subject::new(quota);
+            subject.take(3);
+            subject.now = Timestamp::from_micros(u64::MAX - before_the_end);
+            for cost in [0, 1, 20, 9] {
+                subject.peek(cost);
+                subject.charge(cost);
+            }
+            subject.refund(1, None);
+            subject.debit(20);
+            subject.counter.settle(&quota, subject.now);
+            let _ = (subject.counter.expires_at(), subject.counter.pressure(subject.now));
+        }
+    }
+}
