@@ -54,6 +54,59 @@ async fn a_request_of_several_rules_is_denied_from_memory_too() {
     assert_eq!(charge(&store, &both).await.outcome("wide").expect("it was asked").remaining(), 98);
 }
 
+/// Somebody else who is admitted by a rule of theirs all changes a counter that did not deny.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_denied_by_one_rule_is_so_from_memory_while_others_pass_the_second() {
+    let server = own_server();
+    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let mut inspector = Inspector::new(&server);
+    let (own, all) = (Quota::per_day(1), Quota::fixed_window(1_000_000, 3_650 * DAY));
+    let everybody = Charge::new(rule("all"), "everybody", &all);
+    let mallory = [Charge::new(rule("own"), "mallory", &own), everybody];
+    assert!(charge(&store, &mallory).await.is_admitted());
+    assert!(!charge(&store, &mallory).await.is_admitted());
+    let calls = inspector.calls("evalsha");
+    for i in 0..100 {
+        let key = Key::from(u64::from(i));
+        assert!(charge(&store, &[Charge::new(rule("own"), &key, &own), everybody]).await.is_admitted());
+        for _ in 0..3 {
+            let denied = charge(&store, &mallory).await;
+            assert!(!denied.is_admitted());
+            assert_eq!(denied.outcome("all").expect("it was asked").remaining(), 1_000_000 - 2 - i);
+        }
+    }
+    assert_eq!(inspector.calls("evalsha") - calls, 100, "none but the others' is asked");
+}
+
+/// Nor can the denied caller have Redis asked, or push others out of memory, by naming another key for another rule each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_key_that_is_another_each_time_does_not_ask_redis() {
+    let server = own_server();
+    let store = ready(patient(&server).denied_keys(160).deny_from_memory_for(DAY)).await;
+    let mut inspector = Inspector::new(&server);
+    let (own, second) = (Quota::per_day(1), Quota::per_day(100));
+    assert!(charge(&store, &[Charge::new(rule("own"), "mallory", &own)]).await.is_admitted());
+    let calls = inspector.calls("evalsha");
+    for i in 0..2_000_u64 {
+        let key = Key::from(i);
+        let both = [Charge::new(rule("own"), "mallory", &own), Charge::new(rule("second"), &key, &second)];
+        let denied = charge(&store, &both).await;
+        assert!(!denied.is_admitted());
+        let names: Vec<_> = denied.outcomes().map(|(rule, _)| rule.as_str()).collect();
+        assert_eq!(names, ["own", "second"]);
+        assert_eq!(denied.outcome("second").expect("it was asked").remaining(), 100);
+    }
+    assert!(inspector.calls("evalsha") - calls < 20, "a few times, as long as it may be an honest caller");
+    let bob = [Charge::new(rule("own"), "bob", &own)];
+    assert!(charge(&store, &bob).await.is_admitted());
+    assert!(!charge(&store, &bob).await.is_admitted());
+    let calls = inspector.calls("evalsha");
+    for _ in 0..200 {
+        assert!(!charge(&store, &bob).await.is_admitted());
+    }
+    assert_eq!(inspector.calls("evalsha"), calls);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_did_not_deny_tells_what_is_left() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tollgate_core::algorithm::Counter;
 use tollgate_core::{
     Algorithm, Charge, Clock, Decision, ManualClock, Outcome, Quota, Retry, SystemClock, Timestamp,
@@ -20,6 +21,9 @@ use crate::request::Charges;
 
 /// How many parts the counters are in, each with a lock of its own.
 const SHARDS: usize = 16;
+
+/// How often Redis is asked about the other counters of requests that one counter denies, for as long as that is remembered.
+const QUESTIONS: u8 = 16;
 
 /// Counters that were part of a denial.
 #[derive(Debug)]
@@ -73,6 +77,9 @@ struct Entry {
     decided: Timestamp,
     /// Of a log: until when what is known of it is all there is to know.
     until: Option<Timestamp>,
+    /// How often Redis was asked about other counters of requests that this one denies, and since when that is counted.
+    questions: u8,
+    questions_since: Passed,
 }
 
 impl Entry {
@@ -109,11 +116,14 @@ fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<T
 
 impl Shard {
     /// Forgets a counter that is asked under another quota: Redis has to be told, which keeps the count of both.
+    /// Whether it did.
     #[inline]
-    fn forget_unless_under(&mut self, hash: u64, quota: &Quota) {
-        if self.entries.get(&hash).is_some_and(|entry| entry.quota != *quota) {
+    fn forget_unless_under(&mut self, hash: u64, quota: &Quota) -> bool {
+        let is_other = self.entries.get(&hash).is_some_and(|entry| entry.quota != *quota);
+        if is_other {
             self.entries.remove(&hash);
         }
+        is_other
     }
 
     /// Drops what no longer counts; whether anything was dropped. Not for each key that comes, if all are denied for
@@ -203,37 +213,77 @@ impl Denied {
         entry.counter.peek(charge.quota, charge.cost, now)
     }
 
-    /// The denial of a request that Redis need not be asked about.
+    /// The denial of a request that Redis need not be asked about: one charge that is known not to fit is enough.
+    ///
+    /// If all of its counters are known, all that it is told is what Redis would say. If not, Redis is asked, but only so often
+    /// for the one that denies: whoever is over a limit could otherwise have Redis asked each time, by naming another key for
+    /// another rule. From then on, of what is not known here a whole budget is told.
     pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<Decision> {
         if self.is_empty() {
             return None;
         }
         let local = self.passed();
-        let mut decision: Option<Decision> = None;
+        let mut known: SmallVec<[(u32, Option<(Timestamp, Outcome)>); 4]> = SmallVec::new();
+        let mut denied = None;
         for (i, charge) in charges.iter().enumerate() {
             // What the request charges the same counter before has to fit as well.
             let hash = self.names.hash(charge.rule, charge.key);
             let same = |other: &&Charge<'_>| self.names.hash(other.rule, other.key) == hash;
             let mut earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
             let cost = earlier.try_fold(charge.cost, u32::checked_add)?;
-            let (now, outcome) = self.peek(charge, cost, local)?;
-            decision.get_or_insert_with(|| Decision::new(now)).push(charge.rule, outcome);
+            let said = self.peek(hash, charge.quota, cost, local)?;
+            if let Some((now, _)) = said.filter(|(_, outcome)| !outcome.is_admitted()) {
+                denied = denied.or(Some((hash, now)));
+            }
+            known.push((cost, said));
         }
-        decision.filter(|decision| !decision.is_admitted())
+        let (hash, now) = denied?;
+        if known.iter().any(|(_, said)| said.is_none()) && self.may_ask(hash, local) {
+            return None;
+        }
+        let mut decision = Decision::new(now);
+        for (charge, (cost, said)) in charges.iter().zip(known) {
+            let whole = || Counter::new(charge.quota).peek(charge.quota, cost, now);
+            decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
+        }
+        Some(decision)
     }
 
-    /// What a charge of that cost is told by what is remembered, and when by Redis's clock.
+    /// What a charge of that cost is told by what is remembered, if anything is, and when by Redis's clock. `None` if it was
+    /// counted under another quota, of which Redis has to be told.
     #[inline]
-    fn peek(&self, charge: &Charge<'_>, cost: u32, local: Passed) -> Option<(Timestamp, Outcome)> {
-        let hash = self.names.hash(charge.rule, charge.key);
+    fn peek(
+        &self,
+        hash: u64,
+        quota: &Quota,
+        cost: u32,
+        local: Passed,
+    ) -> Option<Option<(Timestamp, Outcome)>> {
         let mut shard = self.shard(hash);
-        shard.forget_unless_under(hash, charge.quota);
-        let entry = shard.entries.get(&hash).filter(|entry| entry.knows(charge.quota, cost))?;
-        let now = entry.now(local, self.valid_for)?;
-        Some((now, entry.counter.peek(charge.quota, cost, now)))
+        if shard.forget_unless_under(hash, quota) {
+            return None;
+        }
+        let entry = shard.entries.get(&hash).filter(|entry| entry.knows(quota, cost));
+        let said = entry.and_then(|entry| {
+            let now = entry.now(local, self.valid_for)?;
+            Some((now, entry.counter.peek(quota, cost, now)))
+        });
+        Some(said)
     }
 
-    /// Remembers the counters of a denied request.
+    /// Whether Redis may be asked about what else a request charges that this counter denies. Counts it.
+    fn may_ask(&self, hash: u64, local: Passed) -> bool {
+        let mut shard = self.shard(hash);
+        let Some(entry) = shard.entries.get_mut(&hash) else { return true };
+        if local.saturating_sub(entry.questions_since) >= self.valid_for {
+            (entry.questions_since, entry.questions) = (local, 0);
+        }
+        entry.questions = entry.questions.saturating_add(1);
+        entry.questions <= QUESTIONS
+    }
+
+    /// Remembers what Redis has said of a request: if it was denied, its counters; if not, what has become of those that are
+    /// remembered.
     pub(crate) fn learn(
         &self,
         charges: &Charges,
@@ -242,26 +292,40 @@ impl Denied {
         decision: &Decision,
         asked: Passed,
     ) {
-        if self.is_off() {
+        if self.is_off() || (decision.is_admitted() && self.is_empty()) {
             return;
         }
         for (i, ((charge, place), (_, outcome))) in
             charges.iter().zip(places).zip(decision.outcomes()).enumerate()
         {
-            let earlier = charges[..i].iter().zip(places).filter(|(_, earlier)| *earlier == place);
-            let cost = earlier.fold(charge.cost, |sum, (earlier, _)| sum.saturating_add(earlier.cost));
             let hash = charge.counter.hash;
             let mut shard = self.shard(hash);
-            if shard.entries.len() >= self.max_per_shard
-                && !shard.entries.contains_key(&hash)
-                && !shard.make_room(self.passed(), self.valid_for)
-            {
+            let is_known = shard.entries.contains_key(&hash);
+            if decision.is_admitted() {
+                if !is_known {
+                    continue;
+                }
+                // Of a log that has admitted something, Redis tells too little to go on.
+                if charge.quota.algorithm() == Algorithm::SlidingLog {
+                    shard.entries.remove(&hash);
+                    continue;
+                }
+            }
+            // Those that did not deny make it known what is left, but must not be in the way of those that did.
+            let room = if outcome.is_admitted() { self.max_per_shard / 2 } else { self.max_per_shard };
+            if !is_known && shard.entries.len() >= room && !shard.make_room(self.passed(), self.valid_for) {
                 // Whoever is not remembered is asked about.
                 continue;
             }
+            let earlier = charges[..i].iter().zip(places).filter(|(_, earlier)| *earlier == place);
+            let cost = earlier.fold(charge.cost, |sum, (earlier, _)| sum.saturating_add(earlier.cost));
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
-            shard.entries.insert(hash, Entry { counter, quota, cost, asked, decided, until });
+            let before = shard.entries.get(&hash);
+            let (questions, questions_since) =
+                before.map_or((0, asked), |before| (before.questions, before.questions_since));
+            let entry = Entry { counter, quota, cost, asked, decided, until, questions, questions_since };
+            shard.entries.insert(hash, entry);
             self.used.store(true, Ordering::Relaxed);
         }
     }

@@ -99,13 +99,9 @@ impl Command {
         let mut decisions = Vec::with_capacity(charges.len());
         let parts: Vec<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
         let decided = call.decide(&charges, &parts, &answer, |request, decided, counters, places| {
-            let decision = &decided.decision;
-            if peek {
-                // It has changed nothing, and so nothing is known that was not.
-            } else if decision.is_admitted() {
-                charges[request].iter().for_each(|charge| denied.forget(&charge.counter));
-            } else {
-                denied.learn(charges[request], counters, places, decision, sent_at);
+            // A peek has changed nothing, and so nothing is known that was not.
+            if !peek {
+                denied.learn(charges[request], counters, places, &decided.decision, sent_at);
             }
             decisions.push((request, decided));
         });
