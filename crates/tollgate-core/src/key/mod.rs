@@ -103,9 +103,11 @@ impl Key {
         let mut bytes = mine.to_vec();
         bytes.extend_from_slice(&theirs);
         if bytes.len() > CAPACITY {
-            // Twice, so that it is the digest of no single part: one of 32 bytes is kept as it is.
+            // Turned around, so that it is the digest of nothing that anybody finds: else a single part that has these very
+            // bytes, or their digest, could be shown the same.
             let is_secret = self.is_secret() || other.is_secret();
-            return Self::digest(&Sha256::digest(&bytes), is_secret);
+            let digest: [u8; 32] = Sha256::digest(&bytes).into();
+            return Self::digested(digest.map(|byte| !byte), is_secret);
         }
         let mut key = Self { len: bytes.len() as u8, ..Self::GLOBAL };
         pack(&mut key.words, &bytes);
@@ -159,8 +161,11 @@ impl Key {
 
     #[cold]
     fn digest(bytes: &[u8], is_secret: bool) -> Self {
-        let kind = if is_secret { Kind::SecretDigest } else { Kind::Digest };
-        Self::of(kind, &Sha256::digest(bytes))
+        Self::digested(Sha256::digest(bytes).into(), is_secret)
+    }
+
+    fn digested(digest: [u8; 32], is_secret: bool) -> Self {
+        Self::of(if is_secret { Kind::SecretDigest } else { Kind::Digest }, &digest)
     }
 
     /// The key as it stands within a key of several parts.

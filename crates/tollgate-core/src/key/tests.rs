@@ -71,3 +71,21 @@ fn any_bytes_are_shown_without_ambiguity() {
     let key = Key::from([b'a', 0, 0xff, b'|', b'%', b' ', 0xc3, 0xa9].as_slice());
     assert_eq!(key.to_string(), "a%00%FF%7C%25%20é");
 }
+
+/// A store may know keys by how they are shown.
+#[test]
+fn a_digest_of_several_parts_is_shown_as_no_single_part_is() {
+    let part = "x".repeat(40);
+    let several = Key::secret(&part).and(part.as_str());
+    let mut bytes = vec![2, 40];
+    bytes.extend(part.as_bytes());
+    bytes.extend([1, 40]);
+    bytes.extend(part.as_bytes());
+    let (once, twice) = (Sha256::digest(&bytes), Sha256::digest(Sha256::digest(&bytes)));
+    for single in [&bytes[..], &once, &twice] {
+        for single in [Key::secret(single), Key::from(single)] {
+            assert_ne!(several, single);
+            assert_ne!(several.to_string(), single.to_string());
+        }
+    }
+}
