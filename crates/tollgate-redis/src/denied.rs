@@ -46,6 +46,9 @@ struct Shard {
     next_sweep: Passed,
 }
 
+/// What a charge is told, and when by Redis's clock.
+type Said = (Timestamp, Outcome);
+
 /// Nanoseconds that [have passed](Denied::passed).
 pub(crate) type Passed = u64;
 
@@ -223,7 +226,7 @@ impl Denied {
             return None;
         }
         let local = self.passed();
-        let mut known: SmallVec<[(u32, Option<(Timestamp, Outcome)>); 4]> = SmallVec::new();
+        let mut known: SmallVec<[(u32, Option<Said>); 4]> = SmallVec::new();
         let mut denied = None;
         for (i, charge) in charges.iter().enumerate() {
             // What the request charges the same counter before has to fit as well.
@@ -252,13 +255,7 @@ impl Denied {
     /// What a charge of that cost is told by what is remembered, if anything is, and when by Redis's clock. `None` if it was
     /// counted under another quota, of which Redis has to be told.
     #[inline]
-    fn peek(
-        &self,
-        hash: u64,
-        quota: &Quota,
-        cost: u32,
-        local: Passed,
-    ) -> Option<Option<(Timestamp, Outcome)>> {
+    fn peek(&self, hash: u64, quota: &Quota, cost: u32, local: Passed) -> Option<Option<Said>> {
         let mut shard = self.shard(hash);
         if shard.forget_unless_under(hash, quota) {
             return None;

@@ -2,82 +2,142 @@
 //!
 //! No script sees them all. So each part is charged by itself, and if one denies or fails, the others are given back: a
 //! moment too little may be admitted, and never too much.
+//!
+//! A place in the queue of a leaky bucket can be given back only by the last in line. So a part that has one is only looked at
+//! beside the others, and charged when these have admitted.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
-use tollgate_core::{Decision, StoreError};
+use tollgate_core::algorithm::Counter;
+use tollgate_core::{Algorithm, Decision, Outcome, RuleName, StoreError, Timestamp};
 
-use crate::request::{Charges, Decided};
+use crate::request::{Ask, Charges, Decided, OwnCharge};
 use crate::store::{Asking, Links};
 
 /// The parts of a request.
 #[derive(Debug)]
 pub(crate) struct Several {
-    /// The charges of one slot each.
-    parts: Vec<State>,
+    parts: Vec<Part>,
     /// For each charge, its part and its place there.
     order: Vec<(usize, usize)>,
-    /// Where to give back.
+    /// Where to ask, and to give back.
     links: Links,
 }
 
+/// The charges of one slot.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) struct Part {
+    charges: Charges,
+    state: State,
+    /// What charges them, if so far they are only looked at.
+    next: Option<(Ask, Asking<Decided>)>,
+}
+
+#[derive(Debug)]
+enum State {
     Asking(Asking<Decided>),
     Answered(Result<Decided, StoreError>),
     /// Passed on, or given back.
     Done,
 }
 
+/// Whether charges are made only when all others are.
+pub(crate) fn go_last(charges: &Charges) -> bool {
+    charges.iter().any(|charge| charge.quota.algorithm() == Algorithm::LeakyBucket)
+}
+
+impl Part {
+    /// Charges, or a peek, that have been asked for.
+    pub(crate) fn new(charges: Charges, asking: Asking<Decided>) -> Self {
+        Self { charges, state: State::Asking(asking), next: None }
+    }
+
+    /// Charges that are looked at, and that `next` asks for.
+    pub(crate) fn last(charges: Charges, looking: Asking<Decided>, next: (Ask, Asking<Decided>)) -> Self {
+        Self { charges, state: State::Asking(looking), next: Some(next) }
+    }
+
+    fn decided(&self) -> Option<&Decided> {
+        match &self.state {
+            State::Answered(Ok(decided)) => Some(decided),
+            _ => None,
+        }
+    }
+
+    fn failed(&self) -> Option<&StoreError> {
+        match &self.state {
+            State::Answered(Err(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// What one of the charges is told, and when that was decided.
+    fn told(&self, place: usize, admitted: bool, at: Timestamp) -> Option<(RuleName, Outcome, Timestamp)> {
+        let Some(decided) = self.decided() else {
+            // Nobody knows. The others have denied, so it matters little.
+            let OwnCharge { counter, quota, cost } = self.charges.get(place)?;
+            return Some((counter.rule, Counter::new(quota).peek(quota, *cost, at), at));
+        };
+        // Who is denied is told of budgets as they were: what was taken from them is given back.
+        let told = match &decided.before {
+            Some(before) if !admitted => before,
+            _ => &decided.decision,
+        };
+        told.outcomes().nth(place).map(|(rule, outcome)| (rule, *outcome, told.at()))
+    }
+}
+
 impl Several {
-    pub(crate) fn new(parts: Vec<State>, order: Vec<(usize, usize)>, links: Links) -> Self {
+    pub(crate) fn new(parts: Vec<Part>, order: Vec<(usize, usize)>, links: Links) -> Self {
         Self { parts, order, links }
     }
 
-    /// What the parts say together.
-    fn finish(&mut self) -> Result<Decision, StoreError> {
-        let failed = self.parts.iter().find_map(|part| match part {
-            State::Answered(Err(error)) => Some(error.clone()),
-            _ => None,
-        });
-        let admitted = failed.is_none() && self.decided().all(|decided| decided.decision.is_admitted());
-        let at = self.decided().map(|decided| decided.decision.at()).max().unwrap_or_default();
-        let mut decision = Decision::new(at);
-        if failed.is_none() {
-            for (part, place) in &self.order {
-                let State::Answered(Ok(decided)) = &self.parts[*part] else { continue };
-                // Who is denied is told of budgets as they were: what was taken from them is given back.
-                let told = match &decided.before {
-                    Some(before) if !admitted => before,
-                    _ => &decided.decision,
-                };
-                if let Some((rule, outcome)) = told.outcomes().nth(*place) {
-                    decision.push_at(rule, *outcome, told.at());
+    fn is_admitted(&self) -> bool {
+        self.parts.iter().all(|part| part.decided().is_some_and(|decided| decided.decision.is_admitted()))
+    }
+
+    /// Asks for what was only looked at, if all others have admitted. Whether there is anything.
+    fn go_on(&mut self) -> bool {
+        let mut goes_on = false;
+        if self.is_admitted() {
+            for part in &mut self.parts {
+                if let Some((ask, asking)) = part.next.take() {
+                    self.links.put(ask);
+                    part.state = State::Asking(asking);
+                    goes_on = true;
                 }
             }
         }
+        goes_on
+    }
+
+    /// What the parts say together. If one denies, it is a denial, whatever has become of the others.
+    fn finish(&mut self) -> Result<Decision, StoreError> {
+        let decided = || self.parts.iter().filter_map(Part::decided).map(|decided| &decided.decision);
+        let (admitted, denied) = (self.is_admitted(), decided().any(|decision| !decision.is_admitted()));
+        let failed = self.parts.iter().find_map(Part::failed).filter(|_| !denied).cloned();
+        let at = decided().map(Decision::at).max().unwrap_or_default();
+        let mut decision = Decision::new(at);
+        for (part, place) in &self.order {
+            if let Some((rule, outcome, at)) = self.parts[*part].told(*place, admitted, at) {
+                decision.push_at(rule, outcome, at);
+            }
+        }
         if admitted {
-            self.parts.iter_mut().for_each(|part| *part = State::Done);
+            self.parts.iter_mut().for_each(|part| part.state = State::Done);
         } else {
             self.give_back();
         }
         failed.map_or(Ok(decision), Err)
     }
 
-    fn decided(&self) -> impl Iterator<Item = &Decided> {
-        self.parts.iter().filter_map(|part| match part {
-            State::Answered(Ok(decided)) => Some(decided),
-            _ => None,
-        })
-    }
-
     /// Gives back what was charged, also what was answered and not looked at.
     fn give_back(&mut self) {
         for part in &mut self.parts {
-            let answer = match std::mem::replace(part, State::Done) {
+            let answer = match std::mem::replace(&mut part.state, State::Done) {
                 State::Asking(asking) => asking.cancel(),
                 State::Answered(answer) => answer.ok(),
                 State::Done => None,
@@ -93,16 +153,23 @@ impl Future for Several {
     type Output = Result<Decision, StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut waiting = false;
-        for part in &mut self.parts {
-            if let State::Asking(asking) = part {
-                match Pin::new(asking).poll(cx) {
-                    Poll::Ready(answer) => *part = State::Answered(answer),
-                    Poll::Pending => waiting = true,
+        loop {
+            let mut waiting = false;
+            for part in &mut self.parts {
+                if let State::Asking(asking) = &mut part.state {
+                    match Pin::new(asking).poll(cx) {
+                        Poll::Ready(answer) => part.state = State::Answered(answer),
+                        Poll::Pending => waiting = true,
+                    }
                 }
             }
+            if waiting {
+                return Poll::Pending;
+            }
+            if !self.go_on() {
+                return Poll::Ready(self.finish());
+            }
         }
-        if waiting { Poll::Pending } else { Poll::Ready(self.finish()) }
     }
 }
 
@@ -116,7 +183,7 @@ impl Drop for Several {
 /// Puts charges into groups that may be asked together, and says where each has gone.
 pub(crate) fn by<K: PartialEq>(
     charges: Charges,
-    group: impl Fn(&crate::request::OwnCharge) -> K,
+    group: impl Fn(&OwnCharge) -> K,
 ) -> (Vec<Charges>, Vec<(usize, usize)>) {
     let mut groups: SmallVec<[(K, Charges); 2]> = SmallVec::new();
     let mut order = Vec::with_capacity(charges.len());

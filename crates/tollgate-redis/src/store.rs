@@ -24,7 +24,7 @@ use crate::observe::Asked;
 use crate::request::{Ask, Charges, Decided, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
-use crate::several::{self, Several, State};
+use crate::several::{self, Part, Several};
 
 /// A store in Redis or Valkey: one budget for all processes that use the same servers and the same prefix.
 ///
@@ -140,24 +140,34 @@ impl RedisStore {
 
     /// Asks for a request: at once for all charges that may be asked together.
     fn ask_for(&self, charges: Charges, peek: bool) -> Deciding {
-        let one = |charges: Charges, part: bool| {
-            self.ask(self.inner.config.timeout, |reply| {
-                if peek {
-                    Kind::Peek { charges, reply: Some(reply) }
-                } else {
-                    Kind::Charge { charges, part, reply: Some(reply) }
-                }
-            })
+        let one = |charges: Charges| {
+            self.alone(if peek { self.ask_to_peek(charges) } else { self.ask_to_charge(charges, false) })
         };
         if charges.len() == 1 || matches!(self.inner.links, Links::One(_)) {
-            return self.alone(one(charges, false));
+            return one(charges);
         }
         let (mut groups, order) = several::by(charges, |charge| charge.counter.slot);
         if groups.len() == 1 {
-            return self.alone(one(groups.swap_remove(0), false));
+            return one(groups.swap_remove(0));
         }
-        let parts = groups.into_iter().map(|charges| State::Asking(one(charges, !peek)));
-        Deciding::Several(Box::new(Several::new(parts.collect(), order, self.inner.links.clone())))
+        let part = |charges: Charges| match () {
+            () if peek => Part::new(charges.clone(), self.ask_to_peek(charges)),
+            () if several::go_last(&charges) => {
+                let next = make(self.inner.config.timeout, |reply| charging(charges.clone(), true, reply));
+                Part::last(charges.clone(), self.ask_to_peek(charges), next)
+            }
+            () => Part::new(charges.clone(), self.ask_to_charge(charges, true)),
+        };
+        let parts = groups.into_iter().map(part).collect();
+        Deciding::Several(Box::new(Several::new(parts, order, self.inner.links.clone())))
+    }
+
+    fn ask_to_charge(&self, charges: Charges, part: bool) -> Asking<Decided> {
+        self.ask(self.inner.config.timeout, |reply| charging(charges, part, reply))
+    }
+
+    fn ask_to_peek(&self, charges: Charges) -> Asking<Decided> {
+        self.ask(self.inner.config.timeout, |reply| Kind::Peek { charges, reply: Some(reply) })
     }
 
     fn alone(&self, asking: Asking<Decided>) -> Deciding {
@@ -188,10 +198,23 @@ impl RedisStore {
         timeout: Duration,
         kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
     ) -> Asking<T> {
-        let (reply, answer) = oneshot::channel();
-        self.inner.links.put(Ask::new(kind(reply), timeout));
-        Asking(answer)
+        let (ask, asking) = make(timeout, kind);
+        self.inner.links.put(ask);
+        asking
     }
+}
+
+/// Makes something to ask, whose time runs from here, and what waits for its answer.
+fn make<T>(
+    timeout: Duration,
+    kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
+) -> (Ask, Asking<T>) {
+    let (reply, answer) = oneshot::channel();
+    (Ask::new(kind(reply), timeout), Asking(answer))
+}
+
+fn charging(charges: Charges, part: bool, reply: oneshot::Sender<Result<Decided, StoreError>>) -> Kind {
+    Kind::Charge { charges, part, reply: Some(reply) }
 }
 
 impl Store for RedisStore {
