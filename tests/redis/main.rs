@@ -19,4 +19,5 @@ mod random;
 mod support;
 mod timeline;
 mod topology;
+mod unwell;
 mod waiting;

@@ -279,7 +279,8 @@ fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
     command
 }
 
-/// Whether a node says that a slot is another's. (That the cluster is down is something else.)
+/// Whether a node says that a slot is another's, or about to be. That the cluster is down is something else: whoever
+/// is asked says so, of all slots, and so the node fails until it does not.
 fn is_elsewhere(error: &RedisError) -> bool {
     matches!(
         error.kind(),

@@ -157,7 +157,7 @@ impl Router {
                 }
                 Some(link)
             }
-            // The slot is between two nodes, or its master is gone: a moment later it may have one.
+            // The slot is between two nodes, or whoever has it is not known by its address: a moment later it may be.
             _ => None,
         };
         match link {
@@ -277,14 +277,15 @@ async fn refresh_for_ever(router: Weak<Router>) {
     loop {
         let Some(strong) = router.upgrade() else { return };
         let refreshed = strong.refresh().await;
+        // Before they are looked at, so that no change falls in between.
+        let mut changes: Vec<watch::Receiver<BreakerState>> =
+            strong.links().values().map(|node| node.link.breaker().watch()).collect();
         let trouble = refreshed.err().map(unavailable).or_else(|| strong.trouble());
         let pause = if trouble.is_some() { REFRESH_IN_TROUBLE } else { REFRESH };
         match trouble {
             Some(error) => strong.breaker.open(error),
             None => strong.breaker.close(),
         }
-        let mut changes: Vec<watch::Receiver<BreakerState>> =
-            strong.links().values().map(|node| node.link.breaker().watch()).collect();
         // A node that fails or comes back is a reason to ask who has its slots now.
         let mut changed: FuturesUnordered<_> = changes.iter_mut().map(watch::Receiver::changed).collect();
         let wanted = strong.wanted.notified();

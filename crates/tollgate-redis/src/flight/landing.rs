@@ -4,7 +4,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 use tollgate_core::{StoreError, StoreErrorKind, Timestamp};
 
-use super::{Command, CommandKind, Flight};
+use super::{Command, CommandKind, Flight, is_elsewhere};
 use crate::call::Garbled;
 use crate::config::Config;
 use crate::denied::{Denied, Passed};
@@ -138,13 +138,9 @@ impl Command {
                 landed.scripts_missing = true;
                 landed.again.extend(asks);
             }
-            ErrorKind::Server(
-                ServerErrorKind::Moved
-                | ServerErrorKind::Ask
-                | ServerErrorKind::TryAgain
-                | ServerErrorKind::ClusterDown
-                | ServerErrorKind::MasterDown,
-            ) if config.cluster => landed.elsewhere.extend(asks.map(|ask| (ask, error.clone()))),
+            _ if config.cluster && is_elsewhere(&error) => {
+                landed.elsewhere.extend(asks.map(|ask| (ask, error.clone())));
+            }
             kind => {
                 // One that only reads may have been the master, and who is now is found by connecting.
                 let broken = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);

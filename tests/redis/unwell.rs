@@ -1,0 +1,94 @@
+//! A cluster that is not well.
+
+use std::time::{Duration, Instant};
+
+use tollgate_core::{Charge, Key, Quota, RuleName, Store, StoreError};
+use tollgate_redis::{RedisStore, Servers};
+use tollgate_servers::{Cluster, RedisServer, wait};
+
+use crate::support::{PATIENCE, rule};
+
+fn start() -> Cluster {
+    Cluster::start(3, 0).unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn store(cluster: &Cluster, timeout: Duration) -> RedisStore {
+    let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
+    let store = RedisStore::builder(servers).timeout(timeout).longest_pause(Duration::from_millis(50));
+    let store = store.build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the cluster works");
+    store
+}
+
+/// A key that lives on a node.
+fn key_on(cluster: &Cluster, node: usize) -> Key {
+    let keys = (0..10_000_u64).map(|n| format!("key-{n}"));
+    let lives_there =
+        |key: &String| cluster.slot(key).and_then(|slot| cluster.owner(slot)).ok() == Some(node);
+    Key::from(keys.into_iter().find(lives_there).expect("each node has some"))
+}
+
+async fn admits(store: &RedisStore, rule: RuleName, key: &Key) -> Result<bool, StoreError> {
+    let decided = store.charge(&[Charge::new(rule, key, &Quota::per_day(1_000_000))]).await;
+    decided.map(|decision| decision.is_admitted())
+}
+
+/// How many commands a node has refused because the cluster is down.
+fn refused(node: &RedisServer) -> u32 {
+    let Ok(redis::Value::BulkString(info)) = node.command(&["INFO", "errorstats"]) else { return 0 };
+    let info = String::from_utf8_lossy(&info);
+    let count = info.lines().find_map(|line| line.strip_prefix("errorstat_CLUSTERDOWN:count=")?.parse().ok());
+    count.unwrap_or(0)
+}
+
+fn is_down(node: &RedisServer) -> bool {
+    match node.command(&["CLUSTER", "INFO"]) {
+        Ok(redis::Value::BulkString(info)) => String::from_utf8_lossy(&info).contains("cluster_state:fail"),
+        _ => false,
+    }
+}
+
+/// Its nodes answer, and refuse all: then they are not asked, and each request fails at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_down_is_not_asked_until_it_works() {
+    let deadline = Duration::from_millis(200);
+    let cluster = start();
+    let store = store(&cluster, deadline).await;
+    let (rule, key) = (rule("down"), key_on(&cluster, 1));
+    assert!(admits(&store, rule, &key).await.expect("it is decided"));
+    let (gone, node) = (cluster.node(0), cluster.node(1));
+    tokio::task::block_in_place(|| {
+        gone.pause().expect("it can be stopped");
+        wait::until(
+            "the cluster to be down",
+            PATIENCE,
+            || if is_down(node) { Ok(()) } else { Err("it works") },
+        )
+        .expect("the others see that a node is gone");
+    });
+    // Somebody has to ask for it to be seen.
+    let until = Instant::now() + PATIENCE;
+    while !store.breaker().is_open() {
+        assert!(Instant::now() < until, "the breaker is closed");
+        admits(&store, rule, &key).await.expect_err("the cluster is down");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (before, mut longest) = (refused(node), Duration::ZERO);
+    for _ in 0..500 {
+        let asked = Instant::now();
+        admits(&store, rule, &key).await.expect_err("the cluster is down");
+        longest = longest.max(asked.elapsed());
+    }
+    assert!(longest < deadline, "it fails at once: {longest:?}");
+    // Some probes.
+    let asked = refused(node) - before;
+    assert!(asked < 100, "it was asked {asked} times");
+    tokio::task::block_in_place(|| {
+        gone.resume().expect("it goes on");
+        cluster.wait_until_well().unwrap_or_else(|error| panic!("{error}"));
+    });
+    let well = Instant::now();
+    store.ready(PATIENCE).await.expect("it is used again");
+    assert!(well.elapsed() < Duration::from_secs(5), "{:?}", well.elapsed());
+    assert!(admits(&store, rule, &key).await.expect("it is decided"));
+}
