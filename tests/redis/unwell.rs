@@ -1,12 +1,15 @@
-//! A cluster that is not well.
+//! A cluster that is not well: down as a whole, with slots that are on their way, with nodes that do not answer.
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, Key, Quota, RuleName, Store, StoreError};
-use tollgate_redis::{RedisStore, Servers};
+use tollgate_core::{Answer, Charge, Key, Quota, RuleName, Store, StoreError};
+use tollgate_redis::{Charging, RedisStore, Servers};
 use tollgate_servers::{Cluster, RedisServer, wait};
 
 use crate::support::{PATIENCE, rule};
+
+/// How much later than its deadline an answer may come, on a machine that has much else to do.
+const MARGIN: Duration = Duration::from_millis(250);
 
 fn start() -> Cluster {
     Cluster::start(3, 0).unwrap_or_else(|error| panic!("{error}"))
@@ -26,6 +29,13 @@ fn key_on(cluster: &Cluster, node: usize) -> Key {
     let lives_there =
         |key: &String| cluster.slot(key).and_then(|slot| cluster.owner(slot)).ok() == Some(node);
     Key::from(keys.into_iter().find(lives_there).expect("each node has some"))
+}
+
+fn charging(store: &RedisStore, rule: RuleName, key: &Key) -> Charging {
+    match store.charge(&[Charge::new(rule, key, &Quota::per_day(1_000_000))]) {
+        Answer::Later(charging) => charging,
+        Answer::Now(answer) => panic!("answered at once: {answer:?}"),
+    }
 }
 
 async fn admits(store: &RedisStore, rule: RuleName, key: &Key) -> Result<bool, StoreError> {
@@ -91,4 +101,40 @@ async fn a_cluster_that_is_down_is_not_asked_until_it_works() {
     store.ready(PATIENCE).await.expect("it is used again");
     assert!(well.elapsed() < Duration::from_secs(5), "{:?}", well.elapsed());
     assert!(admits(&store, rule, &key).await.expect("it is decided"));
+}
+
+/// Who was sent elsewhere has waited for a while, and so has less time than those who are under way there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_sent_elsewhere_waits_no_longer_than_its_deadline() {
+    let deadline = Duration::from_secs(1);
+    let cluster = start();
+    for node in cluster.nodes() {
+        // None is taken for dead because it stands still for a moment.
+        node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
+    }
+    let store = store(&cluster, deadline).await;
+    let (rule, moving, there) = (rule("elsewhere"), key_on(&cluster, 0), key_on(&cluster, 1));
+    let slot = cluster.slot(&moving.to_string()).expect("it has one");
+    // The first says of each new counter of the slot that the second is to be asked.
+    cluster.begin_move(slot, 0, 1).unwrap_or_else(|error| panic!("{error}"));
+    for key in [&moving, &there] {
+        assert!(admits(&store, rule, key).await.expect("it is decided"));
+    }
+    // Nobody is looked after any more because of those.
+    tokio::time::sleep(deadline).await;
+    cluster.node(0).pause().expect("it can be stopped");
+    let (asked, sent_elsewhere) = (Instant::now(), charging(&store, rule, &moving));
+    // Half of its time is over when both goes to the second are under way.
+    tokio::time::sleep(deadline / 2).await;
+    cluster.node(1).pause().expect("it can be stopped");
+    let mut under_way = Vec::new();
+    for _ in 0..2 {
+        under_way.push(charging(&store, rule, &there));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    cluster.node(0).resume().expect("it goes on");
+    sent_elsewhere.await.expect_err("the second does not answer");
+    let waited = asked.elapsed();
+    cluster.node(1).resume().expect("it goes on");
+    assert!(waited < deadline + MARGIN, "{waited:?}");
 }

@@ -34,6 +34,8 @@ pub(crate) struct Link {
 struct Shared {
     queue: Mutex<Queue>,
     wake: Notify,
+    /// Has the task set its alarm anew, also while it can send nothing.
+    hurry: Notify,
     breaker: Breaker,
     max_waiting: usize,
 }
@@ -53,6 +55,7 @@ impl Link {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
             wake: Notify::new(),
+            hurry: Notify::new(),
             breaker: Breaker::new(),
             max_waiting: config.max_waiting,
         });
@@ -76,11 +79,15 @@ impl Link {
             drop(queue);
             return ask.fail(&error);
         }
+        // Mostly those who come last stop waiting last. But one that was sent here by another server has waited before.
+        let hurried = queue.is_before_alarm(ask.deadline);
         queue.push_back(ask);
         let enough = queue.len() >= queue.wake_at;
         drop(queue);
         if enough {
             self.shared.wake.notify_one();
+        } else if hurried {
+            self.shared.hurry.notify_one();
         }
     }
 

@@ -17,6 +17,9 @@ pub(crate) struct Queue {
     earliest: Option<Instant>,
     /// How many have to wait for the task to be woken: it looks by itself when an answer has come.
     pub(crate) wake_at: usize,
+    /// When the task next looks for those whose time is up; `None` if it does not. Whoever stops waiting before has to
+    /// say so.
+    pub(crate) alarm: Option<Instant>,
     /// Whether the task is to be woken for a settlement.
     pub(crate) wake_to_settle: bool,
     /// Nobody comes any more.
@@ -96,6 +99,11 @@ impl Queue {
         self.earliest = in_time.iter().map(|ask| ask.deadline).min();
         self.asks = VecDeque::from(in_time);
         late
+    }
+
+    /// Whether the task would look too late for whoever stops waiting at this moment.
+    pub(crate) fn is_before_alarm(&self, deadline: Instant) -> bool {
+        self.alarm.is_some_and(|alarm| deadline < alarm)
     }
 
     /// When to look for those whose time is up; `None` if nobody waits.

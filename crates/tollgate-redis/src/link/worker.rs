@@ -114,22 +114,17 @@ impl Worker {
     async fn serve(&mut self) -> Stop {
         let alarm = sleep(Duration::from_secs(86_400));
         tokio::pin!(alarm);
-        let mut alarm_set = false;
         let shared = Arc::clone(&self.shared);
+        shared.queue().alarm = None;
         loop {
             if let Some(stop) = self.launch() {
                 return stop;
             }
             let has_room = self.flights.iter().any(Option::is_none);
-            // Set to the earliest moment that matters, but not set anew for each later one.
-            match self.next_alarm() {
-                Some(next) if !alarm_set || next < alarm.deadline() => {
-                    alarm.as_mut().reset(next);
-                    alarm_set = true;
-                }
-                _ => {}
+            let alarm_at = self.next_alarm();
+            if let Some(next) = alarm_at.filter(|next| *next != alarm.deadline()) {
+                alarm.as_mut().reset(next);
             }
-            let alarm_at = alarm_set.then(|| alarm.deadline());
             match self.look_out(has_room, alarm_at).await {
                 Look::Seen((slot, result)) => {
                     if let Some(stop) = self.land(slot, result) {
@@ -153,8 +148,9 @@ impl Worker {
                     self.wait_for_more().await;
                 }
                 () = shared.wake.notified(), if has_room => self.wait_for_the_last().await,
-                () = &mut alarm, if alarm_set => {
-                    alarm_set = false;
+                () = shared.hurry.notified() => {}
+                () = &mut alarm, if alarm_at.is_some() => {
+                    shared.queue().alarm = None;
                     if let Some(stop) = self.expire() {
                         return stop;
                     }
@@ -216,10 +212,13 @@ impl Worker {
         }
     }
 
-    /// When the next one's time is up; `None` if nobody waits.
+    /// When the next one's time is up; `None` if nobody waits. It is the earliest moment that matters, but not put off for
+    /// each later one.
     fn next_alarm(&self) -> Option<Instant> {
         let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config));
-        let waiting = self.shared.queue().next_deadline();
-        flights.chain(waiting).min()
+        // Noted under the lock: whoever gets in line afterwards sees whether it is early enough.
+        let mut queue = self.shared.queue();
+        queue.alarm = flights.chain(queue.next_deadline()).chain(queue.alarm).min();
+        queue.alarm
     }
 }
