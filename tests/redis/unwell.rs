@@ -138,3 +138,43 @@ async fn whoever_is_sent_elsewhere_waits_no_longer_than_its_deadline() {
     cluster.node(1).resume().expect("it goes on");
     assert!(waited < deadline + MARGIN, "{waited:?}");
 }
+
+/// One of them has moved, the other has not: what asks about both is told to try again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_share_a_slot_that_is_on_its_way_do_not_keep_each_other_from_it() {
+    let cluster = start();
+    let store = store(&cluster, PATIENCE).await;
+    let (rules, key) = ([rule("here"), rule("there")], Key::from("moving"));
+    for rule in rules {
+        assert!(admits(&store, rule, &key).await.expect("it is decided"));
+    }
+    let slot = cluster.slot("moving").expect("it has one");
+    let from = cluster.owner(slot).expect("somebody has it");
+    let to = (from + 1) % 3;
+    cluster.begin_move(slot, from, to).unwrap_or_else(|error| panic!("{error}"));
+    let port = cluster.node(to).port().to_string();
+    let counter = format!("tollgate:there:{{{key}}}");
+    let migrate = ["MIGRATE", "127.0.0.1", &port, &counter, "0", "10000"];
+    cluster.node(from).command(&migrate).expect("it obeys");
+    let tasks: Vec<_> = (0..16)
+        .map(|task| {
+            let (store, rule) = (store.clone(), rules[task % 2]);
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    let decided = admits(&store, rule, &key).await;
+                    assert!(decided.unwrap_or_else(|error| panic!("{rule}: {error:?}")));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("nobody fails");
+    }
+    for rule in rules {
+        let peeked = store.peek(&[Charge::new(rule, &key, &Quota::per_day(1_000_000))]).await;
+        let left = peeked.expect("it answers").outcome(rule.as_str()).expect("it was asked").remaining();
+        // A day gives back eleven a second.
+        let counted = 1_000_000 - left;
+        assert!((1..=401).contains(&counted), "{counted}");
+    }
+}

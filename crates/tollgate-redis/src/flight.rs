@@ -119,9 +119,11 @@ impl Flight {
         let (mut charges, mut peeks) = (Vec::with_capacity(asks.len()), Vec::new());
         for ask in asks {
             match &ask.kind {
-                Kind::Charge { .. } | Kind::Peek { .. } if ask.asking => {
+                Kind::Charge { .. } | Kind::Peek { .. } if goes_alone(&ask, config) => {
                     let peek = matches!(ask.kind, Kind::Peek { .. });
-                    flight.add_asking(&mut commands);
+                    if ask.asking {
+                        flight.add_asking(&mut commands);
+                    }
                     flight.add_scripts(&mut commands, vec![ask], peek, deadline, config);
                 }
                 Kind::Charge { .. } => charges.push(ask),
@@ -166,11 +168,10 @@ impl Flight {
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
-    /// Adds settlements: those of one slot share a call, or as many of them as may, but for those of a slot that is
-    /// moving, as some of its counters are here and some there.
+    /// Adds settlements: those of one slot share a call, or as many of them as may.
     fn settle(&mut self, commands: &mut Commands, settlements: Vec<Ask>, config: &Config) {
-        let moving = |ask: &Ask| config.cluster && (ask.asking || ask.attempts > 0);
-        let (alone, together): (Vec<_>, Vec<_>) = settlements.into_iter().partition(moving);
+        let (alone, together): (Vec<_>, Vec<_>) =
+            settlements.into_iter().partition(|ask| goes_alone(ask, config));
         for mut asks in alone.into_iter().map(|ask| vec![ask]).chain(by_slot(together, config.cluster)) {
             while !asks.is_empty() {
                 let rest = asks.split_off(asks.len().min(config.batch));
@@ -291,6 +292,12 @@ fn is_elsewhere(error: &RedisError) -> bool {
 async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp, RedisError> {
     let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
     Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
+}
+
+/// Whether it shares a call with nobody: its slot may be moving, and then some of its counters are here and some there.
+/// A node does nothing of a call that is about both, however often it is asked.
+const fn goes_alone(ask: &Ask, config: &Config) -> bool {
+    config.cluster && (ask.asking || ask.attempts > 0)
 }
 
 /// Those that may be asked in one call, together.
