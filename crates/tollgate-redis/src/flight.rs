@@ -9,7 +9,7 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 use tollgate_core::{Key, Quota, RuleName, SECOND, StoreError, Timestamp};
 
-pub(crate) use self::landing::Landed;
+pub(crate) use self::landing::{Failure, Fate, Landed};
 use crate::call::{Call, Garbled};
 use crate::config::Config;
 use crate::denied::{Denied, Passed};

@@ -26,7 +26,7 @@ async fn refusing(server: &RedisServer, refuse: &[&str], word: &str, work: &[&st
     let (tally, callers) = load.stop().await;
     tally.assert_orderly();
     assert!(tally.unavailable > 0 && tally.protocol == 0, "{tally:?}");
-    // Two goes may be under way at the moment, of which one is done, and its answer is not waited for.
+    // Of two goes that are under way at the moment one may be done, and its answer come too late.
     let counted = counted(&store, &callers).await;
     assert!(counted >= tally.admitted && counted <= tally.admitted + 16, "{counted}: {tally:?}");
     let denied = used_up.charge(&store).await.expect("a denial is no error");

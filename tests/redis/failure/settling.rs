@@ -1,10 +1,10 @@
 //! Refunds and debits: kept while Redis fails, made once, and together.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate_core::{Charge, DAY, Debit, Key, Quota, Receipt, Refund, Store, StoreError};
 use tollgate_redis::RedisStore;
-use tollgate_servers::{Mode, Proxy, RedisServer};
+use tollgate_servers::{Mode, Proxy, RedisServer, wait};
 
 use super::client::until_counted;
 use super::tally::Caller;
@@ -140,6 +140,60 @@ async fn what_redis_refuses_is_tried_again() {
     changed(breaker).await;
     server.command(&["REPLICAOF", "NO", "ONE"]).expect("it obeys");
     until_counted(&store, &caller, 3).await;
+}
+
+/// Has Redis refuse a charge while a refund is under way. It can be heard what became of that: it was refused as well, and
+/// is made when Redis works again.
+async fn under_way_when_a_charge_is_refused(refuse: &[&str], work: &[&str]) {
+    let server = server();
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let store = hasty(&server.url_with_port(proxy.port())).timeout(PATIENCE);
+    let store = store.build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    let (caller, other) = (Caller::new("refunded"), Caller::new("refused"));
+    let sent = || proxy.counts().request_bytes;
+    let more_than = |before, limit| {
+        let more = || if sent() > before { Ok(()) } else { Err("nothing was sent") };
+        tokio::task::block_in_place(|| wait::until("something to be under way", limit, more))
+    };
+    let (mut expected, deadline) = (0, Instant::now() + PATIENCE);
+    loop {
+        let decision = store.charge(&[caller.charge_of().cost(10)]).await.expect("it is decided");
+        let receipt = Receipt::of(&decision, rule("failure")).expect("it was admitted");
+        server.command(refuse).expect("it obeys");
+        server.pause().expect("it can be stopped");
+        let before = sent();
+        let charging = store.charge(&[other.charge_of()]);
+        more_than(before, PATIENCE).expect("it is sent");
+        let before = sent();
+        let refund = [Refund::new(caller.charge_of().rule, caller.charge_of().key, 4).receipt(receipt)];
+        let refunding = store.refund(&refund);
+        // If the machine was busy for so long that Redis is to be asked first whether it is there, it was not sent.
+        let under_way = more_than(before, Duration::from_millis(100)).is_ok();
+        server.resume().expect("it goes on");
+        charging.await.expect_err("it is refused");
+        refunding.await.expect_err("it is not done yet");
+        server.command(work).expect("it obeys");
+        expected += 10 - 4;
+        until_counted(&store, &caller, expected).await;
+        if under_way {
+            break;
+        }
+        assert!(Instant::now() < deadline, "no refund was ever under way");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_under_way_when_memory_is_full_is_not_lost() {
+    let refuse = ["CONFIG", "SET", "maxmemory", "1"];
+    under_way_when_a_charge_is_refused(&refuse, &["CONFIG", "SET", "maxmemory", "0"]).await;
+}
+
+/// The connection is left, as another server may be the master. But not before all answers have come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_under_way_to_a_master_that_is_none_any_more_is_not_lost() {
+    let refuse = ["REPLICAOF", "127.0.0.1", "1"];
+    under_way_when_a_charge_is_refused(&refuse, &["REPLICAOF", "NO", "ONE"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

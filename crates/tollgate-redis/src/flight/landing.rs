@@ -25,20 +25,38 @@ pub(crate) struct Landed {
 }
 
 /// The server cannot be used.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) error: StoreError,
-    /// Nor can the connection.
-    pub(crate) broken: bool,
+    pub(crate) connection: Fate,
+}
+
+/// What is to become of the connection to a server that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fate {
+    /// It is kept: the server refuses to work, and may work later.
+    Kept,
+    /// It is left when all answers have come: another server may be the one to ask.
+    Left,
+    /// It is given up: nobody knows which answers are whose.
+    Broken,
+}
+
+impl Failure {
+    /// Of two failures the worse, or the first: if one answer makes the connection useless, no other makes it good.
+    pub(crate) fn or_worse(self, other: Self) -> Self {
+        if other.connection > self.connection { other } else { self }
+    }
 }
 
 impl Landed {
-    /// Remembers that the server failed. If one answer makes the connection useless, no other makes it good.
-    fn fail(&mut self, error: &StoreError, broken: bool) {
-        match &mut self.failure {
-            Some(failure) if failure.broken || !broken => {}
-            failure => *failure = Some(Failure { error: error.clone(), broken }),
-        }
+    /// Remembers that the server failed.
+    fn fail(&mut self, error: &StoreError, connection: Fate) {
+        let failure = Failure { error: error.clone(), connection };
+        self.failure = Some(match self.failure.take() {
+            Some(before) => before.or_worse(failure),
+            None => failure,
+        });
     }
 }
 
@@ -49,7 +67,7 @@ impl Flight {
         if values.len() != self.ahead + self.commands.len() {
             let error =
                 StoreError::new(StoreErrorKind::Protocol).with_source("Redis gave another number of answers");
-            landed.fail(&error, true);
+            landed.fail(&error, Fate::Broken);
             self.fail(&error);
             return landed;
         }
@@ -126,7 +144,7 @@ impl Command {
 
     fn garbled(self, why: &'static str, landed: &mut Landed) {
         let error = StoreError::new(StoreErrorKind::Protocol).with_source(why);
-        landed.fail(&error, true);
+        landed.fail(&error, Fate::Broken);
         self.asks.into_iter().flatten().for_each(|ask| ask.fail(&error));
     }
 
@@ -143,14 +161,14 @@ impl Command {
             }
             kind => {
                 // One that only reads may have been the master, and who is now is found by connecting.
-                let broken = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);
+                let only_reads = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);
                 let error = unavailable(error);
                 // What is to be settled is tried again when the server works: the script does all or nothing.
                 let (settlements, others): (Vec<_>, Vec<_>) =
                     asks.partition(|ask| ask.settlement().is_some());
                 landed.again.extend(settlements);
                 others.into_iter().for_each(|ask| ask.fail(&error));
-                landed.fail(&error, broken);
+                landed.fail(&error, if only_reads { Fate::Left } else { Fate::Kept });
             }
         }
     }

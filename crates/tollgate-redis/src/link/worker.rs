@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::connect::Target;
 use crate::crowd::{Crowd, FLIGHTS};
 use crate::denied::Denied;
-use crate::flight::{Flight, Flown};
+use crate::flight::{Failure, Flight, Flown};
 use crate::observe::LineWatch;
 use crate::server_time::ServerTime;
 
@@ -31,7 +31,7 @@ use crate::server_time::ServerTime;
 enum Stop {
     /// Nobody needs it any more.
     Closed,
-    /// The server refuses to work; the connection is sound.
+    /// The server refuses to work; the connection is sound, and all answers have come.
     Refused(StoreError),
     /// The connection is of no more use.
     Broken(StoreError),
@@ -58,6 +58,8 @@ pub(super) struct Worker {
     connection: Option<MultiplexedConnection>,
     /// The server has lost its scripts.
     load_scripts: bool,
+    /// That the server refuses to work. Nothing is sent any more, and what is under way is waited for.
+    refused: Option<Failure>,
     crowd: Crowd,
     flights: [Option<Flight>; FLIGHTS],
     pending: FuturesUnordered<BoxFuture<'static, Flown>>,
@@ -86,6 +88,7 @@ impl Worker {
             time: ServerTime::new(),
             connection: None,
             load_scripts: false,
+            refused: None,
             crowd: Crowd::new(config.batch),
             flights: [const { None }; FLIGHTS],
             pending: FuturesUnordered::new(),

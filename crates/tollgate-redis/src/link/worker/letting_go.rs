@@ -29,10 +29,16 @@ impl Worker {
     /// Opens the breaker, and answers all who wait. Settlements that wait are kept; of those that are under way
     /// nobody knows whether they were made, so they are not made again.
     pub(super) fn let_go(&mut self, error: &StoreError) {
-        self.shared.breaker.open(error.clone());
         self.pending.clear();
+        self.refused = None;
+        self.turn_away(error);
         self.flights.iter_mut().filter_map(Option::take).for_each(|flight| flight.fail(error));
         self.crowd.lost();
+    }
+
+    /// Opens the breaker, and answers those in line. Settlements are kept.
+    pub(super) fn turn_away(&mut self, error: &StoreError) {
+        self.shared.breaker.open(error.clone());
         let waiting = {
             let mut queue = self.shared.queue();
             queue.put_off(error);
@@ -59,17 +65,11 @@ impl Worker {
         }
         if overdue {
             // Whoever comes now would wait in vain; the answer, if it comes, closes the breaker again.
-            self.shared.breaker.open(error.clone());
-        }
-        let mut queue = self.shared.queue();
-        let late = if overdue {
-            queue.put_off(&error);
-            queue.take_all().into()
+            self.turn_away(&error);
         } else {
-            queue.take_late(now)
-        };
-        drop(queue);
-        late.into_iter().for_each(|ask| ask.fail(&error));
+            let late = self.shared.queue().take_late(now);
+            late.into_iter().for_each(|ask| ask.fail(&error));
+        }
         None
     }
 }

@@ -8,7 +8,7 @@ use tollgate_core::{StoreError, StoreErrorKind};
 
 use super::{Stop, Worker};
 use crate::error::{failed, unavailable};
-use crate::flight::{Commands, Flight, Landed};
+use crate::flight::{Commands, Failure, Fate, Flight, Landed};
 use crate::request::Ask;
 
 /// How often something that was not done may be sent again.
@@ -26,7 +26,7 @@ const QUIET: Duration = Duration::from_millis(100);
 impl Worker {
     /// Sends what waits, if there is room.
     pub(super) fn launch(&mut self) -> Option<Stop> {
-        while let Some(slot) = self.flights.iter().position(Option::is_none) {
+        while let Some(slot) = self.free_flight() {
             // One go at a time settles, so that what is to be settled gathers, and the other is free for those at the
             // door. To a server that is late nothing is sent before it has answered: if it never did, nobody would
             // know what was done.
@@ -82,6 +82,11 @@ impl Worker {
         None
     }
 
+    /// A flight that nothing is under way in, if anything may be sent.
+    fn free_flight(&self) -> Option<usize> {
+        if self.refused.is_some() { None } else { self.flights.iter().position(Option::is_none) }
+    }
+
     fn send(&mut self, slot: usize, (flight, commands): (Flight, Commands)) {
         // There is one: without, nothing is served.
         let Some(mut connection) = self.connection.clone() else { return };
@@ -125,21 +130,37 @@ impl Worker {
             }
         }
         self.send_again(again);
-        match failure {
-            Some(failure) if failure.broken => return Some(Stop::Broken(failure.error)),
-            Some(failure) => return Some(Stop::Refused(failure.error)),
-            None => {}
+        let landed = self.flights.iter().all(Option::is_none);
+        let failure = match (self.refused.take(), failure) {
+            (Some(before), Some(failure)) => Some(before.or_worse(failure)),
+            (before, failure) => before.or(failure),
+        };
+        if let Some(failure) = failure {
+            return self.fail(failure, landed);
         }
         if overdue {
             // It works, but is it fast enough? A probe will tell, when all that is left to do is done.
             let queue = self.shared.queue();
-            let idle = self.flights.iter().all(Option::is_none) && queue.is_empty() && queue.unsettled() == 0;
+            let idle = landed && queue.is_empty() && queue.unsettled() == 0;
             return idle.then_some(Stop::Late);
         }
         self.usual = (self.usual * 3 + took) / 4;
         if !self.flights.iter().flatten().any(|flight| flight.overdue) {
             self.shared.breaker.close();
         }
+        None
+    }
+
+    /// Stops asking a server that failed. If the connection is sound, it will be heard what became of all that is under
+    /// way: what is to be settled may be among it, and would be lost if nobody listened.
+    fn fail(&mut self, failure: Failure, landed: bool) -> Option<Stop> {
+        let error = failure.error.clone();
+        if landed || failure.connection == Fate::Broken {
+            let is_kept = failure.connection == Fate::Kept;
+            return Some(if is_kept { Stop::Refused(error) } else { Stop::Broken(error) });
+        }
+        self.refused = Some(failure);
+        self.turn_away(&error);
         None
     }
 
