@@ -69,6 +69,11 @@ impl Queue {
         self.settlements.iter_mut().for_each(|ask| ask.expire(error));
     }
 
+    /// Forgets how often settlements were sent in vain.
+    pub(crate) fn absolve(&mut self) {
+        self.settlements.iter_mut().for_each(|ask| ask.attempts = 0);
+    }
+
     /// Takes the first, at most so many. Besides, those among them who will have stopped waiting by then; whoever has
     /// gone away is not charged at all.
     pub(crate) fn take(&mut self, most: usize, by: Instant) -> (Vec<Ask>, Vec<Ask>) {

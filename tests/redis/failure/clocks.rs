@@ -17,7 +17,7 @@ use crate::support::PATIENCE;
 const HOUR: i64 = 3_600_000_000;
 
 #[derive(Debug, Default)]
-struct Clock {
+pub(super) struct Clock {
     /// How many microseconds it is ahead of ours.
     ahead: AtomicI64,
     /// How long the server does nothing before it looks at its clock, in milliseconds.
@@ -67,7 +67,7 @@ fn number(from: &mut impl BufRead) -> std::io::Result<usize> {
     line.get(1..).and_then(|rest| rest.trim().parse().ok()).ok_or(std::io::ErrorKind::UnexpectedEof.into())
 }
 
-fn command(from: &mut impl BufRead) -> std::io::Result<Vec<Vec<u8>>> {
+pub(super) fn command(from: &mut impl BufRead) -> std::io::Result<Vec<Vec<u8>>> {
     let words = number(from)?;
     let word = |_| {
         let mut word = vec![0; number(from)? + 2];
@@ -79,7 +79,7 @@ fn command(from: &mut impl BufRead) -> std::io::Result<Vec<Vec<u8>>> {
 }
 
 impl Clock {
-    fn decide(&self, ask: &[u8]) -> Vec<u8> {
+    pub(super) fn decide(&self, ask: &[u8]) -> Vec<u8> {
         thread::sleep(Duration::from_millis(self.asleep.load(Ordering::SeqCst).into()));
         let micros = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_micros();
         let now = (micros as i64 + self.ahead.load(Ordering::SeqCst)) as f64;

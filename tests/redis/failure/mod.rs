@@ -19,6 +19,7 @@ mod garbage;
 mod load;
 mod network;
 mod refusing;
+mod relapsing;
 mod scripts;
 mod settling;
 mod slow;

@@ -19,6 +19,8 @@ impl Worker {
             let mut pauses = Pauses::new(self.config.longest_pause);
             while let Err(error) = self.probe().await {
                 self.shared.breaker.open(error);
+                // It refuses whatever it is asked, and so what it has refused is not to blame.
+                self.shared.queue().absolve();
                 sleep(pauses.next()).await;
             }
             self.shared.breaker.close();

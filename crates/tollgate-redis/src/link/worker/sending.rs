@@ -11,7 +11,8 @@ use crate::error::{failed, unavailable};
 use crate::flight::{Commands, Failure, Fate, Flight, Landed};
 use crate::request::Ask;
 
-/// How often something that was not done may be sent again.
+/// How often something that was not done may be sent to a server that works. More, and it would not be done the next time
+/// either: what is refused for its own sake must not keep the breaker open for all others.
 const ATTEMPTS: u8 = 3;
 
 /// How many settlements go together: the few that mostly wait, or at most so many. Redis takes some microseconds for
