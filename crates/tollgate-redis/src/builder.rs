@@ -41,6 +41,9 @@ impl RedisStoreBuilder {
     }
 
     /// How long a decision may take; 5 ms if not said. After that it has failed, and is not made any more.
+    ///
+    /// A connection over which no answer comes for forty times as long, but at least 100 ms and at most two seconds more than
+    /// this, is given up for a new one.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self

@@ -41,11 +41,14 @@ const PREFIX: &str = "tollgate";
 const SILENCE: u32 = 40;
 /// The least time that it may be silent. What takes that long on a good connection is no reason for a new one.
 const LEAST_SILENCE: Duration = Duration::from_millis(100);
+/// The longest that it may be silent after a deadline. A server that is gone says no more than one that is stopped, and a
+/// new connection would find the one that has taken its place.
+const MOST_SILENCE: Duration = Duration::from_secs(2);
 
 impl Config {
     /// How long a connection may be silent before it is given up.
     pub(crate) fn silence(&self) -> Duration {
-        (self.timeout * SILENCE).max(LEAST_SILENCE)
+        (self.timeout * SILENCE).max(LEAST_SILENCE).min(self.timeout + MOST_SILENCE)
     }
 
     /// The time to hand to the script, if it is not to take the server's.
@@ -71,6 +74,19 @@ impl Default for Config {
             probe: "*".to_owned(),
             clock: None,
             watch: Arc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_connection_is_given_up_after_some_deadlines_but_not_too_soon_nor_too_late() {
+        for (timeout, silence) in [(1, 100), (5, 200), (50, 2_000), (100, 2_100), (20_000, 22_000)] {
+            let config = Config { timeout: Duration::from_millis(timeout), ..Config::default() };
+            assert_eq!(config.silence(), Duration::from_millis(silence), "{timeout}");
         }
     }
 }

@@ -151,3 +151,21 @@ async fn answers_are_cut_short_anywhere() {
     assert!(counted <= 40, "{counted}");
     setup.tidied_up();
 }
+
+/// Long deadlines are for long ways. A connection that is gone is not waited for any longer because of that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_gone_is_soon_given_up_however_long_the_deadline() {
+    let setup = Setup::new(10 * DEADLINE).await;
+    setup.set(Mode::BlackHole);
+    let error = Caller::new("gone").charge(&setup.store).await.expect_err("nobody answers");
+    assert!(error.is_timeout(), "{error:?}");
+    let connections = setup.proxy.counts().connections;
+    let another = || match setup.proxy.counts().connections {
+        more if more > connections => Ok(()),
+        _ => Err("there is none"),
+    };
+    wait::until("another connection", PATIENCE / 2, another).expect("the old one is given up");
+    setup.set(Mode::Pass);
+    setup.store.ready(PATIENCE).await.expect("it is back");
+    setup.tidied_up();
+}
