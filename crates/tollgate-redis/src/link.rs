@@ -36,6 +36,8 @@ struct Shared {
     wake: Notify,
     /// Has the task set its alarm anew, also while it can send nothing.
     hurry: Notify,
+    /// Has the task try a server that failed before its pause is over.
+    retry: Notify,
     breaker: Breaker,
     max_waiting: usize,
 }
@@ -56,6 +58,7 @@ impl Link {
             queue: Mutex::default(),
             wake: Notify::new(),
             hurry: Notify::new(),
+            retry: Notify::new(),
             breaker: Breaker::new(),
             max_waiting: config.max_waiting,
         });
@@ -124,6 +127,13 @@ impl Link {
 
     pub(crate) fn breaker(&self) -> &Breaker {
         &self.shared.breaker
+    }
+
+    /// Has the server tried at once if it failed, since something has changed.
+    pub(crate) fn retry(&self) {
+        if self.shared.breaker.is_open() {
+            self.shared.retry.notify_one();
+        }
     }
 
     /// Lets the task end when all that waits is answered.

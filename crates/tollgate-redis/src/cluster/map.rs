@@ -56,6 +56,11 @@ impl Map {
         self.nodes.get(usize::from(node))
     }
 
+    /// Whether each slot has the same node in both.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        (0..SLOTS).all(|slot| self.node(slot) == other.node(slot))
+    }
+
     /// Whether any slot is a node's.
     pub(super) fn has_slots(&self, address: &Address) -> bool {
         let number = self.nodes.iter().position(|node| node == address).map(|number| number as u16);
@@ -108,8 +113,11 @@ mod tests {
         for (host, port, has_slots) in [("a", 7, true), ("b", 9, true), ("a", 8, false)] {
             assert_eq!(map.has_slots(&(host.to_owned(), port)), has_slots, "{host}:{port}");
         }
+        let before = map.clone();
+        assert!(map.agrees(&before) && !map.agrees(&unknown));
         map.set(100, &("a".to_owned(), 7));
         assert!(!map.has_slots(&("b".to_owned(), 9)), "it had only this one");
+        assert!(!map.agrees(&before));
     }
 
     #[test]

@@ -234,7 +234,12 @@ impl Router {
     /// Uses a new map, connects to nodes that are new, and lets go of those that have nothing any more.
     fn take(self: &Arc<Self>, map: Map) {
         let nodes = map.nodes.clone();
+        let is_new = !self.map.read().unwrap_or_else(PoisonError::into_inner).agrees(&map);
         *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
+        if is_new {
+            // As when a replica has taken over: until then, all nodes may have said that the cluster is down.
+            self.links().values().for_each(|node| node.link.retry());
+        }
         for node in &nodes {
             self.link_to(node);
         }

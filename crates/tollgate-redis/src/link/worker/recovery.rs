@@ -21,7 +21,11 @@ impl Worker {
                 self.shared.breaker.open(error);
                 // It refuses whatever it is asked, and so what it has refused is not to blame.
                 self.shared.queue().absolve();
-                sleep(pauses.next()).await;
+                tokio::select! {
+                    () = sleep(pauses.next()) => {}
+                    // It may work now, or in a moment.
+                    () = self.shared.retry.notified() => pauses = Pauses::new(self.config.longest_pause),
+                }
             }
             self.shared.breaker.close();
         };
