@@ -26,13 +26,6 @@ fn start(masters: usize, replicas: usize) -> Cluster {
     Cluster::start(masters, replicas).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A key whose counters are on this node.
-fn on(cluster: &Cluster, node: usize) -> Key {
-    let is_there = |key: &String| cluster.owner(cluster.slot(key).unwrap()).unwrap() == node;
-    let key = (0..10_000).map(|number| format!("caller-{number}")).find(is_there);
-    Key::from(key.expect("each node has slots"))
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_key_is_counted_wherever_it_lives() {
     let cluster = start(3, 0);
@@ -144,78 +137,6 @@ async fn a_peek_over_several_slots_gives_nothing_back() {
 }
 
 /// What was to be settled at a master that is gone is settled at the one that takes its place.
-/// The part that admits is given back and so not known, which must not have the cluster asked for each denial.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_over_several_slots_is_denied_from_memory_too() {
-    let cluster = start(3, 0);
-    let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
-    let store = RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(DAY).build().unwrap();
-    store.ready(PATIENCE).await.expect("the cluster works");
-    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
-    let (tight, wide) = (Quota::per_day(1), Quota::per_day(1_000));
-    let both = [Charge::new(rule("tight"), &a, &tight), Charge::new(rule("wide"), &b, &wide)];
-    assert!(store.charge(&both).await.expect("the store decides").is_admitted());
-    for _ in 0..1_000 {
-        assert!(!store.charge(&both).await.expect("the store decides").is_admitted());
-    }
-    let asked: u32 = cluster.nodes().iter().map(|node| calls(node, "evalsha").expect("it counts")).sum();
-    assert!(asked < 100, "{asked} calls for 1,000 denials");
-}
-
-/// What one node has denied is denied, whether or not another answers.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_is_none_the_less_one_when_another_node_fails() {
-    let cluster = start(3, 0);
-    let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
-    let store = RedisStore::builder(servers).timeout(Duration::from_millis(300));
-    let store = store.deny_from_memory_for(Duration::ZERO).build().expect("the store can be made");
-    store.ready(PATIENCE).await.expect("the cluster works");
-    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
-    let (tight, wide) = (Quota::per_day(1), Quota::per_day(1_000));
-    let both = [Charge::new(rule("wide"), &b, &wide), Charge::new(rule("tight"), &a, &tight)];
-    assert!(store.charge(&both).await.expect("the store decides").is_admitted());
-    cluster.node(1).pause().expect("it can be stopped");
-    let denied = store.charge(&both).await;
-    cluster.node(1).resume().expect("it goes on");
-    let denied = denied.expect("it was denied, and not failed");
-    assert_eq!(denied.denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["tight"]);
-    let rules: Vec<_> = denied.outcomes().map(|(rule, _)| rule.as_str()).collect();
-    assert_eq!(rules, ["wide", "tight"], "each rule has its place");
-}
-
-/// A place in the queue of a leaky bucket cannot be given back once somebody stands behind it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_denied_elsewhere_takes_no_place_in_a_queue() {
-    let cluster = start(3, 0);
-    let store = store(&cluster).await;
-    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
-    let (leaky, tight) = (Quota::leaky_bucket(1_000, 30 * DAY), Quota::fixed_window(1, 30 * DAY));
-    assert!(store.charge(&[Charge::new(rule("tight"), &b, &tight)]).await.unwrap().is_admitted());
-    let tasks = (0..16).map(|i| {
-        let store = store.clone();
-        tokio::spawn(async move {
-            let both = [Charge::new(rule("leaky"), &a, &leaky), Charge::new(rule("tight"), &b, &tight)];
-            let charges = if i % 2 == 0 { &both[..1] } else { &both[..] };
-            for _ in 0..20 {
-                let decision = store.charge(charges).await.expect("the store decides");
-                assert_eq!(decision.is_admitted(), charges.len() == 1);
-                assert_eq!(decision.outcomes().len(), charges.len());
-            }
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        task.await.expect("the task ends well");
-    }
-    let left = store.peek(&[Charge::new(rule("leaky"), &a, &leaky)]).await.expect("the store answers");
-    assert_eq!(left.outcome("leaky").expect("it was asked").remaining(), 1_000 - 160);
-    // And who is denied by nobody has its place.
-    store.reset(rule("tight"), (&b).into()).await.expect("it is forgotten");
-    let both = [Charge::new(rule("leaky"), &a, &leaky), Charge::new(rule("tight"), &b, &tight)];
-    let admitted = store.charge(&both).await.expect("the store decides");
-    assert!(admitted.is_admitted() && admitted.is_delayed());
-    assert_eq!(admitted.outcome("leaky").expect("it was asked").remaining(), 1_000 - 161);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_to_be_settled_is_kept_until_a_master_is_replaced() {
     let cluster = start(3, 1);

@@ -107,6 +107,38 @@ async fn a_second_key_that_is_another_each_time_does_not_ask_redis() {
     assert_eq!(inspector.calls("evalsha"), calls);
 }
 
+/// Who was denied once, and is admitted again and again since, need not be remembered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_admitted_is_not_in_the_way_of_who_is_denied() {
+    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+    let server = own_server();
+    let store = ready(patient(&server).clock(clock.clone()).denied_keys(160)).await;
+    let mut inspector = Inspector::new(&server);
+    let quota = Quota::per_second(4).burst(1);
+    let keys: Vec<Key> = (0..400_u64).map(Key::from).collect();
+    for round in 0..10 {
+        for key in &keys {
+            let one = [Charge::new(rule("often"), key, &quota)];
+            assert!(charge(&store, &one).await.is_admitted());
+            assert!(round > 0 || !charge(&store, &one).await.is_admitted());
+        }
+        clock.advance(SECOND / 2);
+    }
+    let late: Vec<Key> = (1_000..1_020_u64).map(Key::from).collect();
+    let tight = Quota::per_day(1);
+    for key in &late {
+        assert!(charge(&store, &[Charge::new(rule("late"), key, &tight)]).await.is_admitted());
+    }
+    let calls = inspector.calls("evalsha");
+    for _ in 0..50 {
+        for key in &late {
+            assert!(!charge(&store, &[Charge::new(rule("late"), key, &tight)]).await.is_admitted());
+        }
+    }
+    let calls = inspector.calls("evalsha") - calls;
+    assert!(calls < 100, "{calls} calls for 1,000 denials");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_did_not_deny_tells_what_is_left() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));

@@ -16,6 +16,7 @@ mod modes;
 mod outcomes;
 mod policies;
 mod random;
+mod several_slots;
 mod support;
 mod timeline;
 mod topology;

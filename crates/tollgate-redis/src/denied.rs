@@ -46,6 +46,15 @@ struct Shard {
     next_sweep: Passed,
 }
 
+/// How much is known of a request that is denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Knowledge {
+    /// Redis need not be asked.
+    Enough,
+    /// That it is denied; of the other rules Redis may be asked.
+    Partial,
+}
+
 /// What a charge is told, and when by Redis's clock.
 type Said = (Timestamp, Outcome);
 
@@ -218,10 +227,10 @@ impl Denied {
 
     /// The denial of a request that Redis need not be asked about: one charge that is known not to fit is enough.
     ///
-    /// If all of its counters are known, all that it is told is what Redis would say. If not, Redis is asked, but only so often
-    /// for the one that denies: whoever is over a limit could otherwise have Redis asked each time, by naming another key for
-    /// another rule. From then on, of what is not known here a whole budget is told.
-    pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<Decision> {
+    /// If all of its counters are known, all that it is told is what Redis would say. If not, Redis may be asked, but only so
+    /// often for the one that denies: whoever is over a limit could otherwise have Redis asked each time, by naming another
+    /// key for another rule. Of what is not known here a whole budget is told.
+    pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<(Decision, Knowledge)> {
         if self.is_empty() {
             return None;
         }
@@ -241,15 +250,13 @@ impl Denied {
             known.push((cost, said));
         }
         let (hash, now) = denied?;
-        if known.iter().any(|(_, said)| said.is_none()) && self.may_ask(hash, local) {
-            return None;
-        }
+        let may_ask = known.iter().any(|(_, said)| said.is_none()) && self.may_ask(hash, local);
         let mut decision = Decision::new(now);
         for (charge, (cost, said)) in charges.iter().zip(known) {
             let whole = || Counter::new(charge.quota).peek(charge.quota, cost, now);
             decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
         }
-        Some(decision)
+        Some((decision, if may_ask { Knowledge::Partial } else { Knowledge::Enough }))
     }
 
     /// What a charge of that cost is told by what is remembered, if anything is, and when by Redis's clock. `None` if it was
@@ -302,8 +309,10 @@ impl Denied {
                 if !is_known {
                     continue;
                 }
-                // Of a log that has admitted something, Redis tells too little to go on.
-                if charge.quota.algorithm() == Algorithm::SlidingLog {
+                // Of a log that has admitted something, Redis tells too little to go on. And who is admitted must not be in
+                // the way of those that are denied.
+                let is_log = charge.quota.algorithm() == Algorithm::SlidingLog;
+                if is_log || shard.entries.len() > self.max_per_shard / 2 {
                     shard.entries.remove(&hash);
                     continue;
                 }

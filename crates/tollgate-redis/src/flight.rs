@@ -280,13 +280,16 @@ fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
     command
 }
 
-/// Whether a node says that a slot is another's, or about to be. That the cluster is down is something else: whoever
-/// is asked says so, of all slots, and so the node fails until it does not.
+/// Whether a node says that a slot is another's, or about to be, or nobody's. That the cluster is down is something else:
+/// whoever is asked says so, of all slots, and so the node fails until it does not.
 fn is_elsewhere(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain)
-    )
+    match error.kind() {
+        ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain) => true,
+        ErrorKind::Server(ServerErrorKind::ClusterDown) => {
+            error.detail().is_some_and(|detail| detail.contains("slot not served"))
+        }
+        _ => false,
+    }
 }
 
 async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp, RedisError> {
@@ -297,7 +300,7 @@ async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp
 /// Whether it shares a call with nobody: its slot may be moving, and then some of its counters are here and some there.
 /// A node does nothing of a call that is about both, however often it is asked.
 const fn goes_alone(ask: &Ask, config: &Config) -> bool {
-    config.cluster && (ask.asking || ask.attempts > 0)
+    config.cluster && (ask.asking || ask.attempts > 0 || ask.redirects > 0)
 }
 
 /// Those that may be asked in one call, together.

@@ -66,6 +66,8 @@ pub(crate) struct Ask {
     pub(crate) deadline: Instant,
     /// How often it was sent, and not done.
     pub(crate) attempts: u8,
+    /// How often it was sent to a node that has not got its counters.
+    pub(crate) redirects: u8,
     /// Its slot is moving to the node that is asked, which must be told that this is known.
     pub(crate) asking: bool,
 }
@@ -94,7 +96,7 @@ pub(crate) enum Kind {
 
 impl Ask {
     pub(crate) fn new(kind: Kind, timeout: Duration) -> Self {
-        Self { kind, deadline: Instant::now() + timeout, attempts: 0, asking: false }
+        Self { kind, deadline: Instant::now() + timeout, attempts: 0, redirects: 0, asking: false }
     }
 
     /// Where its counters are on a cluster.

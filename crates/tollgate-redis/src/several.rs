@@ -4,7 +4,8 @@
 //! moment too little may be admitted, and never too much.
 //!
 //! A place in the queue of a leaky bucket can be given back only by the last in line. So a part that has one is only looked at
-//! beside the others, and charged when these have admitted.
+//! beside the others, and charged when these have admitted. If the look says that it denies, it is charged all the same, and
+//! before any other such part: a look changes nothing, and it is for a denial to bring a counter to a changed quota or clock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,6 +26,8 @@ pub(crate) struct Several {
     order: Vec<(usize, usize)>,
     /// Where to ask, and to give back.
     links: Links,
+    /// Whether nothing is charged.
+    peek: bool,
 }
 
 /// The charges of one slot.
@@ -91,8 +94,8 @@ impl Part {
 }
 
 impl Several {
-    pub(crate) fn new(parts: Vec<Part>, order: Vec<(usize, usize)>, links: Links) -> Self {
-        Self { parts, order, links }
+    pub(crate) fn new(parts: Vec<Part>, order: Vec<(usize, usize)>, links: Links, peek: bool) -> Self {
+        Self { parts, order, links, peek }
     }
 
     fn is_admitted(&self) -> bool {
@@ -101,24 +104,28 @@ impl Several {
 
     /// Asks for what was only looked at, if all others have admitted. Whether there is anything.
     fn go_on(&mut self) -> bool {
+        let denies = |part: &Part| part.decided().is_some_and(|decided| !decided.decision.is_admitted());
+        let is_over = |part: &Part| part.failed().is_some() || (part.next.is_none() && denies(part));
+        if self.peek || self.parts.iter().any(is_over) {
+            return false;
+        }
+        let any_denies = self.parts.iter().any(denies);
         let mut goes_on = false;
-        if self.is_admitted() {
-            for part in &mut self.parts {
-                if let Some((ask, asking)) = part.next.take() {
-                    self.links.put(ask);
-                    part.state = State::Asking(asking);
-                    goes_on = true;
-                }
+        for part in self.parts.iter_mut().filter(|part| !any_denies || denies(part)) {
+            if let Some((ask, asking)) = part.next.take() {
+                self.links.put(ask);
+                part.state = State::Asking(asking);
+                goes_on = true;
             }
         }
         goes_on
     }
 
-    /// What the parts say together. If one denies, it is a denial, whatever has become of the others.
+    /// What the parts say together. If one denies a charge, that is a denial, whatever has become of the others.
     fn finish(&mut self) -> Result<Decision, StoreError> {
         let decided = || self.parts.iter().filter_map(Part::decided).map(|decided| &decided.decision);
         let (admitted, denied) = (self.is_admitted(), decided().any(|decision| !decision.is_admitted()));
-        let failed = self.parts.iter().find_map(Part::failed).filter(|_| !denied).cloned();
+        let failed = self.parts.iter().find_map(Part::failed).filter(|_| self.peek || !denied).cloned();
         let at = decided().map(Decision::at).max().unwrap_or_default();
         let mut decision = Decision::new(at);
         for (part, place) in &self.order {

@@ -16,7 +16,7 @@ use crate::breaker::{Breaker, BreakerState};
 use crate::builder::RedisStoreBuilder;
 use crate::cluster::Router;
 use crate::config::Config;
-use crate::denied::Denied;
+use crate::denied::{Denied, Knowledge};
 use crate::error::SetupError;
 use crate::link::{Link, unavailable};
 use crate::name::Counted;
@@ -69,7 +69,11 @@ impl Links {
     fn refuses(&self, charges: &Charges) -> Option<StoreError> {
         match self {
             Self::One(link) => link.refuses(),
-            Self::Cluster(router) => charges.iter().find_map(|charge| router.refuses(charge.counter.slot)),
+            // What one node denies is a denial, so all have to refuse.
+            Self::Cluster(router) => {
+                let mut refused = charges.iter().map(|charge| router.refuses(charge.counter.slot));
+                refused.try_fold(None, |_, error| error.map(Some)).flatten()
+            }
         }
     }
 }
@@ -159,7 +163,7 @@ impl RedisStore {
             () => Part::new(charges.clone(), self.ask_to_charge(charges, true)),
         };
         let parts = groups.into_iter().map(part).collect();
-        Deciding::Several(Box::new(Several::new(parts, order, self.inner.links.clone())))
+        Deciding::Several(Box::new(Several::new(parts, order, self.inner.links.clone(), peek)))
     }
 
     fn ask_to_charge(&self, charges: Charges, part: bool) -> Asking<Decided> {
@@ -221,6 +225,7 @@ impl Store for RedisStore {
     type Charging = Charging;
 
     fn charge(&self, charges: &[Charge<'_>]) -> Answer<Charging> {
+        let mut denial = None;
         match charges {
             [] => return Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
             // Mostly there is one, and a decision is large: it is made only if it is a denial, and in its place.
@@ -232,15 +237,21 @@ impl Store for RedisStore {
                     return Answer::Now(Ok(decision));
                 }
             }
-            several => {
-                if let Some(denial) = self.inner.denied.find(several) {
+            several => match self.inner.denied.find(several) {
+                Some((known, Knowledge::Enough)) => {
                     self.inner.config.watch.denied_from_memory();
-                    return Answer::Now(Ok(denial));
+                    return Answer::Now(Ok(known));
                 }
-            }
+                known => denial = known,
+            },
         }
         let charges = self.own(charges);
         if let Some(error) = self.inner.links.refuses(&charges) {
+            // Nobody can be asked for more than is known.
+            if let Some((known, _)) = denial {
+                self.inner.config.watch.denied_from_memory();
+                return Answer::Now(Ok(known));
+            }
             self.inner.config.watch.refused();
             return Answer::Now(Err(error));
         }

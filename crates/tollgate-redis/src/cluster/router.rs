@@ -105,7 +105,7 @@ impl Router {
 
     /// Keeps a settlement until it is known anew who has which slots. If there are too many, it is not done.
     fn shelter(&self, mut ask: Ask) {
-        ask.attempts = 0;
+        (ask.attempts, ask.redirects) = (0, 0);
         ask.asking = false;
         ask.expire(&unavailable("no node of the cluster has this slot"));
         let mut homeless = self.homeless.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,13 +132,13 @@ impl Router {
 
     /// Sends a request to where a node says that it belongs.
     fn redirect(self: &Arc<Self>, mut ask: Ask, error: &RedisError) {
-        ask.attempts += 1;
+        ask.redirects += 1;
         let settles = ask.settlement().is_some();
-        if ask.attempts > REDIRECTS && settles {
+        if ask.redirects > REDIRECTS && settles {
             self.wanted.notify_one();
             return self.shelter(ask);
         }
-        if ask.attempts > REDIRECTS || (ask.deadline <= Instant::now() && !settles) {
+        if ask.redirects > REDIRECTS || (ask.deadline <= Instant::now() && !settles) {
             return ask.fail(&unavailable(error.clone()));
         }
         self.wanted.notify_one();

@@ -1,0 +1,142 @@
+//! Requests over several slots of a cluster, of which one part denies or fails.
+
+use std::time::Duration;
+
+use tollgate_core::{Charge, DAY, Key, ManualClock, Quota, RuleName, SECOND, Store, Timestamp};
+use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
+use tollgate_servers::Cluster;
+
+use crate::support::{PATIENCE, calls, ready, rule};
+
+fn start() -> Cluster {
+    Cluster::start(3, 0).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A store that asks about everything, if nothing else is said.
+fn of(cluster: &Cluster) -> RedisStoreBuilder {
+    let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
+    RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(Duration::ZERO)
+}
+
+/// A key whose counters are on this node.
+fn on(cluster: &Cluster, node: usize) -> Key {
+    let is_there = |key: &String| cluster.owner(cluster.slot(key).unwrap()).unwrap() == node;
+    let key = (0..10_000).map(|number| format!("caller-{number}")).find(is_there);
+    Key::from(key.expect("each node has slots"))
+}
+
+/// How often the nodes were asked.
+fn asked(cluster: &Cluster) -> u32 {
+    cluster.nodes().iter().map(|node| calls(node, "evalsha").expect("it counts")).sum()
+}
+
+/// The part that admits is given back and so not known, and a leaky bucket is only looked at: neither must have the cluster asked
+/// for each denial.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_is_denied_from_memory() {
+    let cluster = start();
+    let store = ready(of(&cluster).deny_from_memory_for(DAY)).await;
+    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
+    let wide = Quota::per_day(1_000_000);
+    for tight in [Quota::per_day(1), Quota::leaky_bucket(1, DAY)] {
+        let tight_rule = rule(tight.algorithm().name());
+        let both = [Charge::new(tight_rule, &a, &tight), Charge::new(rule("wide"), &b, &wide)];
+        assert!(store.charge(&both).await.expect("the store decides").is_admitted());
+        let before = asked(&cluster);
+        for _ in 0..1_000 {
+            assert!(!store.charge(&both).await.expect("the store decides").is_admitted());
+        }
+        let asked = asked(&cluster) - before;
+        assert!(asked < 100, "{tight}: {asked} calls for 1,000 denials");
+    }
+}
+
+/// What one node has denied is denied, whether or not another answers, and whether or not its breaker is open.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_is_none_the_less_one_when_another_node_fails() {
+    let cluster = start();
+    for node in cluster.nodes() {
+        // Or the others would say that the cluster is down.
+        node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
+    }
+    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
+    let (tight, wide) = (Quota::per_day(1), Quota::per_day(1_000));
+    for remembered in [Duration::ZERO, DAY] {
+        let prefix = format!("remembered-{}", remembered.as_secs());
+        let store = of(&cluster).timeout(Duration::from_millis(300)).prefix(prefix);
+        let store = ready(store.deny_from_memory_for(remembered)).await;
+        let both = [Charge::new(rule("wide"), &b, &wide), Charge::new(rule("tight"), &a, &tight)];
+        assert!(store.charge(&both).await.expect("the store decides").is_admitted());
+        cluster.node(1).pause().expect("it can be stopped");
+        let mut answers = Vec::new();
+        for _ in 0..30 {
+            answers.push(store.charge(&both).await);
+        }
+        let (peeked, alone) = (store.peek(&both).await, store.charge(&both[..1]).await);
+        cluster.node(1).resume().expect("it goes on");
+        for denied in answers {
+            let denied = denied.expect("it was denied, and not failed");
+            assert_eq!(denied.denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["tight"]);
+            let rules: Vec<_> = denied.outcomes().map(|(rule, _)| rule.as_str()).collect();
+            assert_eq!(rules, ["wide", "tight"], "each rule has its place");
+        }
+        peeked.expect_err("who looks at a node that does not answer is told so");
+        alone.expect_err("nobody else knows");
+        store.ready(PATIENCE).await.expect("it works again");
+    }
+}
+
+/// A place in the queue of a leaky bucket cannot be given back once somebody stands behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_denied_elsewhere_takes_no_place_in_a_queue() {
+    let cluster = start();
+    let store = ready(of(&cluster)).await;
+    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
+    let (leaky, tight) = (Quota::leaky_bucket(1_000, 30 * DAY), Quota::fixed_window(1, 30 * DAY));
+    assert!(store.charge(&[Charge::new(rule("tight"), &b, &tight)]).await.unwrap().is_admitted());
+    let tasks = (0..16).map(|i| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let both = [Charge::new(rule("leaky"), &a, &leaky), Charge::new(rule("tight"), &b, &tight)];
+            let charges = if i % 2 == 0 { &both[..1] } else { &both[..] };
+            for _ in 0..20 {
+                let decision = store.charge(charges).await.expect("the store decides");
+                assert_eq!(decision.is_admitted(), charges.len() == 1);
+                assert_eq!(decision.outcomes().len(), charges.len());
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.expect("the task ends well");
+    }
+    let left = store.peek(&[Charge::new(rule("leaky"), &a, &leaky)]).await.expect("the store answers");
+    assert_eq!(left.outcome("leaky").expect("it was asked").remaining(), 1_000 - 160);
+    // And who is denied by nobody has its place.
+    store.reset(rule("tight"), (&b).into()).await.expect("it is forgotten");
+    let both = [Charge::new(rule("leaky"), &a, &leaky), Charge::new(rule("tight"), &b, &tight)];
+    let admitted = store.charge(&both).await.expect("the store decides");
+    assert!(admitted.is_admitted() && admitted.is_delayed());
+    assert_eq!(admitted.outcome("leaky").expect("it was asked").remaining(), 1_000 - 161);
+}
+
+/// A leaky bucket that is full is not only looked at: who is denied by it is told a wait that is true, and not for ever the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_denies_is_brought_to_a_changed_clock_or_quota() {
+    let cluster = start();
+    let (start, back) = (Timestamp::from_secs(1_700_003_600), Timestamp::from_secs(1_700_002_600));
+    let (leaky, wide) = (Quota::leaky_bucket(3, 3 * SECOND), Quota::per_day(1_000));
+    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
+    for (name, before, after) in [("clock", leaky, back), ("quota", Quota::sliding_log(3, DAY), start)] {
+        let clock = ManualClock::new(start);
+        let store = ready(of(&cluster).clock(clock.clone())).await;
+        let both = [Charge::new(rule(name), &a, &leaky), Charge::new(rule("wide"), &b, &wide)];
+        for _ in 0..3 {
+            let one = [Charge::new(rule(name), &a, &before)];
+            assert!(store.charge(&one).await.expect("the store decides").is_admitted());
+        }
+        clock.set(after);
+        let denied = store.charge(&both).await.expect("the store decides");
+        clock.advance(denied.retry().expect("it is full").after().expect("it will not be"));
+        assert!(store.charge(&both).await.expect("the store decides").is_admitted(), "{name}");
+    }
+}
