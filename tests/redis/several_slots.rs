@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Charge, DAY, Key, ManualClock, Quota, RuleName, SECOND, Store, Timestamp};
+use tollgate_core::{Charge, DAY, ManualClock, Quota, RuleName, SECOND, Store, Timestamp};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
 use tollgate_servers::Cluster;
 
-use crate::support::{PATIENCE, calls, ready, rule};
+use crate::support::{PATIENCE, calls, key_on, ready, rule};
 
 fn start() -> Cluster {
     Cluster::start(3, 0).unwrap_or_else(|error| panic!("{error}"))
@@ -16,13 +16,6 @@ fn start() -> Cluster {
 fn of(cluster: &Cluster) -> RedisStoreBuilder {
     let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
     RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(Duration::ZERO)
-}
-
-/// A key whose counters are on this node.
-fn on(cluster: &Cluster, node: usize) -> Key {
-    let is_there = |key: &String| cluster.owner(cluster.slot(key).unwrap()).unwrap() == node;
-    let key = (0..10_000).map(|number| format!("caller-{number}")).find(is_there);
-    Key::from(key.expect("each node has slots"))
 }
 
 /// How often the nodes were asked.
@@ -36,7 +29,7 @@ fn asked(cluster: &Cluster) -> u32 {
 async fn a_flood_is_denied_from_memory() {
     let cluster = start();
     let store = ready(of(&cluster).deny_from_memory_for(DAY)).await;
-    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
+    let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));
     let wide = Quota::per_day(1_000_000);
     for tight in [Quota::per_day(1), Quota::leaky_bucket(1, DAY)] {
         let tight_rule = rule(tight.algorithm().name());
@@ -59,7 +52,7 @@ async fn a_denial_is_none_the_less_one_when_another_node_fails() {
         // Or the others would say that the cluster is down.
         node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
     }
-    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
+    let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));
     let (tight, wide) = (Quota::per_day(1), Quota::per_day(1_000));
     for remembered in [Duration::ZERO, DAY] {
         let prefix = format!("remembered-{}", remembered.as_secs());
@@ -91,7 +84,7 @@ async fn a_denial_is_none_the_less_one_when_another_node_fails() {
 async fn who_is_denied_elsewhere_takes_no_place_in_a_queue() {
     let cluster = start();
     let store = ready(of(&cluster)).await;
-    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
+    let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));
     let (leaky, tight) = (Quota::leaky_bucket(1_000, 30 * DAY), Quota::fixed_window(1, 30 * DAY));
     assert!(store.charge(&[Charge::new(rule("tight"), &b, &tight)]).await.unwrap().is_admitted());
     let tasks = (0..16).map(|i| {
@@ -125,7 +118,7 @@ async fn a_queue_that_denies_is_brought_to_a_changed_clock_or_quota() {
     let cluster = start();
     let (start, back) = (Timestamp::from_secs(1_700_003_600), Timestamp::from_secs(1_700_002_600));
     let (leaky, wide) = (Quota::leaky_bucket(3, 3 * SECOND), Quota::per_day(1_000));
-    let (a, b) = (on(&cluster, 0), on(&cluster, 1));
+    let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));
     for (name, before, after) in [("clock", leaky, back), ("quota", Quota::sliding_log(3, DAY), start)] {
         let clock = ManualClock::new(start);
         let store = ready(of(&cluster).clock(clock.clone())).await;

@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use tollgate_core::{Quota, RuleName};
+use tollgate_core::{Key, Quota, RuleName};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
-use tollgate_servers::RedisServer;
+use tollgate_servers::{Cluster, RedisServer};
 
 /// How long to wait for a store to be ready, on a machine that is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -63,4 +63,12 @@ pub(crate) fn calls(server: &RedisServer, command: &str) -> Option<u32> {
         if named { calls.parse::<u32>().ok() } else { None }
     };
     Some(std::str::from_utf8(&info).ok()?.lines().filter_map(of_command).sum())
+}
+
+/// A key whose counters are on this node of a cluster.
+pub(crate) fn key_on(cluster: &Cluster, node: usize) -> Key {
+    let lives_there =
+        |key: &String| cluster.slot(key).and_then(|slot| cluster.owner(slot)).ok() == Some(node);
+    let key = (0..10_000).map(|number| format!("key-{number}")).find(lives_there);
+    Key::from(key.expect("each node has some"))
 }

@@ -6,7 +6,7 @@ use tollgate_core::{Answer, Charge, Key, Quota, RuleName, Store, StoreError};
 use tollgate_redis::{Charging, RedisStore, Servers};
 use tollgate_servers::{Cluster, RedisServer, wait};
 
-use crate::support::{PATIENCE, rule};
+use crate::support::{PATIENCE, key_on, rule};
 
 /// How much later than its deadline an answer may come, on a machine that has much else to do.
 const MARGIN: Duration = Duration::from_millis(250);
@@ -21,14 +21,6 @@ async fn store(cluster: &Cluster, timeout: Duration) -> RedisStore {
     let store = store.build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the cluster works");
     store
-}
-
-/// A key that lives on a node.
-fn key_on(cluster: &Cluster, node: usize) -> Key {
-    let keys = (0..10_000_u64).map(|n| format!("key-{n}"));
-    let lives_there =
-        |key: &String| cluster.slot(key).and_then(|slot| cluster.owner(slot)).ok() == Some(node);
-    Key::from(keys.into_iter().find(lives_there).expect("each node has some"))
 }
 
 fn charging(store: &RedisStore, rule: RuleName, key: &Key) -> Charging {
