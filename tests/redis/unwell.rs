@@ -170,3 +170,29 @@ async fn those_who_share_a_slot_that_is_on_its_way_do_not_keep_each_other_from_i
         assert!((1..=401).contains(&counted), "{counted}");
     }
 }
+
+/// A slot that nobody serves concerns those who live there, and not the others of the node that says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_nobody_serves_is_no_reason_to_fail_others() {
+    let cluster = start();
+    let store = store(&cluster, Duration::from_millis(200)).await;
+    let (rule, homeless) = (rule("nobody"), key_on(&cluster, 0));
+    let slot = cluster.slot(&homeless.to_string()).expect("it has one");
+    let is_other = |key: &String| {
+        cluster.slot(key).is_ok_and(|other| other != slot && cluster.owner(other).is_ok_and(|node| node == 0))
+    };
+    let other = (0..10_000).map(|n| format!("other-{n}")).find(is_other).expect("the node has other slots");
+    let other = Key::from(other);
+    for key in [&homeless, &other] {
+        assert!(admits(&store, rule, key).await.expect("it is decided"));
+    }
+    for node in cluster.nodes() {
+        node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).expect("it obeys");
+        // Those who do not have it may know of it or not.
+        drop(node.command(&["CLUSTER", "DELSLOTS", &slot.to_string()]));
+    }
+    for _ in 0..50 {
+        admits(&store, rule, &homeless).await.expect_err("nobody serves it");
+        assert!(admits(&store, rule, &other).await.expect("its node works"));
+    }
+}
