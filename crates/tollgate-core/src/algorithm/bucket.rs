@@ -76,10 +76,8 @@ impl FullAt {
         let steady = quota.steady()?;
         let fill = quota.fill().micros;
         let before = self.marked().0.saturating_sub(now.as_micros());
-        let after = before.wrapping_add(steady.span(cost));
-        if cost > quota.max() || after > fill {
-            return None;
-        }
+        // A cost above what the quota holds takes longer than it takes to fill, so it does not fit either.
+        let after = before.checked_add(steady.span(cost)).filter(|after| *after <= fill)?;
         // No clock comes near the end of the numbers; if one did, nothing would make sense, but nothing breaks.
         *self = Self::from_marked(now.as_micros().wrapping_add(after), 0);
         let (remaining, next) = steady.units(fill - after);

@@ -28,10 +28,10 @@ impl Steady {
         Some(Self { unit, reciprocal, shift: shift as u8, queues })
     }
 
-    /// How long `cost` units take, in microseconds. A cost above the capacity may wrap around.
+    /// How long `cost` units take, in microseconds.
     #[inline]
     pub(crate) const fn span(&self, cost: u32) -> u64 {
-        self.unit.wrapping_mul(cost as u64)
+        self.unit.saturating_mul(cost as u64)
     }
 
     /// How many units come back within `micros`, which is at most 2^62, and how long until there is
