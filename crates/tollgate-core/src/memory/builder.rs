@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
+use super::ahead::Whereabouts;
 use super::hash::KeyHash;
 use super::lock::Lock;
 use super::shard::Shard;
 use super::turn::Turns;
-use super::{Aligned, Inner, MemoryStore};
+use super::{Aligned, Inner, MAX_SHARDS, MemoryStore};
 use crate::{Clock, SystemClock};
 
 const DEFAULT_MAX_KEYS: usize = 1_000_000;
 /// How many keys a shard is made for.
 const KEYS_PER_SHARD: usize = 1 << 10;
-const MAX_SHARDS: usize = 1 << 8;
 /// In what time every shard is swept once, in microseconds.
 const SWEEP_ALL_EVERY: u64 = 30_000_000;
 
@@ -59,7 +59,8 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         let wanted = max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two().min(MAX_SHARDS);
         // A power of two that is not above the number of keys, so that each shard holds at least one.
         let shards = if wanted > max_keys { wanted / 2 } else { wanted }.max(1);
-        let shard = |_| Aligned(Lock::new(Shard::new(max_keys / shards)));
+        let whereabouts = Arc::new(std::array::from_fn(|_| Whereabouts::default()));
+        let shard = |number| Aligned(Lock::new(Shard::new(number, max_keys / shards, &whereabouts)));
         MemoryStore {
             inner: Arc::new(Inner {
                 clock: match self.clock {
@@ -68,6 +69,8 @@ impl<C: Clock> MemoryStoreBuilder<C> {
                 },
                 hash: KeyHash::random(),
                 shards: (0..shards).map(shard).collect(),
+                shard_bits: (shards - 1) as u8,
+                whereabouts,
                 max_keys,
                 sweeps: Turns::new(SWEEP_ALL_EVERY / shards as u64),
             }),

@@ -12,25 +12,25 @@ pub(super) fn charge<const N: usize, C: Clock>(
     store: &MemoryStore<C>,
     charges: &[Charge<'_>; N],
 ) -> Option<Decision> {
-    let known = store.inner.clock.now();
     let mut tags = [0; N];
     for i in 0..N {
         tags[i] = store.tag(charges[i].rule, &charges[i].key);
     }
+    let homes = tags.map(|tag| store.ask(tag).1);
+    let known = store.inner.clock.now();
     // In the order of their numbers, so that two requests never wait for each other.
     let order = in_order(&tags, |tag| store.index(tag))?;
     let mut shards: [Option<Guard<'_, Shard>>; N] = [const { None }; N];
     for i in 0..N {
         shards[i] = Some(store.shard(tags[order[i]]));
     }
-    // All are asked for before the first is looked at, so that they come from memory together.
     let (mut found, mut read_again) = ([0; N], false);
     for i in 0..N {
         let shard = shards[i].as_deref()?;
-        found[i] = shard.seek(tags[order[i]]);
+        found[i] = shard.seek(tags[order[i]], homes[order[i]]);
         read_again |= shard.may_be_ahead_of(known);
     }
-    let now = if read_again { store.inner.clock.now() } else { known };
+    let now = if read_again { store.time() } else { known };
     let mut told = [(charges[0].rule, Outcome::NOTHING); N];
     let mut before = [Packed::NOTHING; N];
     for i in 0..N {

@@ -68,7 +68,8 @@ impl KeyHash {
             Some((shape, [first, second])) => {
                 nh(self.pairs[0], rule, shape).wrapping_add(nh(self.pairs[1], first, second))
             }
-            None => self.sum(rule, key),
+            // A copy, so that a short one need not have been in memory.
+            None => self.sum(rule, &{ *key }),
         };
         let low = self.low.wrapping_mul(u128::from(sum as u64));
         let high = self.high.wrapping_mul(sum >> 64);

@@ -38,11 +38,9 @@ impl<'a> Locked<'a> {
         locked
     }
 
-    /// The time at which something is done to these shards.
-    pub(super) fn time<C: Clock>(&mut self, clock: &C) -> Timestamp {
-        let now = clock.now();
+    /// That something is done to these shards at this time, which was read after they were locked.
+    pub(super) fn is_at(&mut self, now: Timestamp) {
         self.shards.iter_mut().for_each(|shard| shard.is_at(now));
-        now
     }
 
     /// The charges with what each of them has to have room for: what this request charges the same key
@@ -76,10 +74,10 @@ impl<'a> Locked<'a> {
         let mut decision = Decision::new(now);
         for ((tag, at), charge) in self.tags.iter().zip(charges) {
             let shard = &mut self.shards[*at];
-            let at = shard.seek(*tag);
-            let outcome = match shard.charge_quickly(at, *tag, charge, now) {
-                Some(outcome) => outcome,
-                None => shard.charge(at, *tag, charge, &self.tags, now),
+            let home = shard.home(*tag);
+            let outcome = match shard.charge_quickly(*tag, home, charge, now) {
+                Ok(outcome) => outcome,
+                Err(at) => shard.charge(at, *tag, charge, &self.tags, now),
             };
             decision.push(charge.rule, outcome);
         }

@@ -1,5 +1,6 @@
 //! The store that lives in the process.
 
+mod ahead;
 mod builder;
 mod few;
 mod hash;
@@ -15,11 +16,13 @@ use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 
+use self::ahead::{Whereabouts, ask_for};
 pub use self::builder::MemoryStoreBuilder;
 pub use self::hash::KeyHash;
 use self::lock::{Guard, Lock};
 use self::locked::Locked;
 use self::shard::Shard;
+use self::table::Home;
 use self::turn::Turns;
 use crate::{
     Answer, Charge, Clock, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, StoreId,
@@ -65,9 +68,16 @@ struct Inner<C> {
     hash: KeyHash,
     /// A power of two of them.
     shards: Box<[Aligned]>,
+    /// Which bits of a hash say which shard.
+    shard_bits: u8,
+    /// Of each shard.
+    whereabouts: Arc<[Whereabouts; MAX_SHARDS]>,
     max_keys: usize,
     sweeps: Turns,
 }
+
+/// As many as one byte of a hash tells apart.
+const MAX_SHARDS: usize = 1 << 8;
 
 /// A shard in a cache line of its own.
 #[repr(align(64))]
@@ -110,18 +120,23 @@ impl<C: Clock> MemoryStore<C> {
     /// Makes one charge, and says when.
     #[inline(always)]
     pub fn decide_one(&self, charge: &Charge<'_>) -> (Timestamp, Outcome) {
+        let tag = self.tag(charge.rule, &charge.key);
+        let (shard, home) = self.ask(tag);
         // Before the lock is taken, so that it is held for as short as can be.
         let known = self.inner.clock.now();
-        let tag = self.tag(charge.rule, &charge.key);
-        let mut shard = self.shard(tag);
-        let at = shard.seek(tag);
-        let now = shard.time(known, &self.inner.clock);
-        if let Some(outcome) = shard.charge_quickly(at, tag, charge, now) {
-            drop(shard);
-            self.sweep_if_due(now);
-            return (now, outcome);
-        }
-        let outcome = shard.charge(at, tag, charge, &[], now);
+        let mut shard = shard.lock();
+        let now = shard.time(known, || self.time());
+        let at = match shard.charge_quickly(tag, home, charge, now) {
+            // In one piece with what is asked of the outcome, most of which is then not even made.
+            Ok(outcome) => {
+                drop(shard);
+                self.sweep_if_due(now);
+                return (now, outcome);
+            }
+            Err(at) => at,
+        };
+        // A copy, so that those who were quick need not have had it in memory.
+        let outcome = shard.charge(at, tag, &{ *charge }, &[], now);
         drop(shard);
         self.sweep_if_due(now);
         (now, outcome)
@@ -141,7 +156,8 @@ impl<C: Clock> MemoryStore<C> {
 
     fn decide_all(&self, charges: &[Charge<'_>]) -> Decision {
         let mut locked = Locked::new(self, charges);
-        let now = locked.time(&self.inner.clock);
+        let now = self.time();
+        locked.is_at(now);
         // Look first: what was charged could be given back, but not what it took the place of.
         let decision = if locked.admit(charges, now) {
             locked.charge(charges, now)
@@ -201,13 +217,30 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn index(&self, tag: u64) -> usize {
-        // The lower bits: the upper ones place the hash within the shard.
-        tag as usize & (self.inner.shards.len() - 1)
+        // The lowest byte: the upper ones place the hash within the shard.
+        usize::from(tag as u8 & self.inner.shard_bits)
+    }
+
+    /// Asks memory for what a charge on a key needs: the shard, and the key's home.
+    #[inline(always)]
+    fn ask(&self, tag: u64) -> (&Lock<Shard>, Home) {
+        let number = self.index(tag);
+        let shard = &self.inner.shards[number].0;
+        ask_for(shard);
+        (shard, self.inner.whereabouts[number].ask(tag))
     }
 
     #[inline]
     fn shard(&self, tag: u64) -> Guard<'_, Shard> {
         self.inner.shards[self.index(tag)].0.lock()
+    }
+
+    /// The time, of which whoever sweeps is told as well.
+    #[inline(never)]
+    fn time(&self) -> Timestamp {
+        let now = self.inner.clock.now();
+        self.inner.sweeps.it_is(now);
+        now
     }
 
     #[inline]
@@ -221,7 +254,7 @@ impl<C: Clock> MemoryStore<C> {
     #[cold]
     fn sweep(&self, turn: usize, known: Timestamp) {
         if let Some(mut shard) = self.inner.shards[turn % self.inner.shards.len()].0.try_lock() {
-            let now = shard.time(known, &self.inner.clock);
+            let now = shard.time(known, || self.time());
             shard.sweep(now);
         }
     }
@@ -248,7 +281,8 @@ impl<C: Clock> Store for MemoryStore<C> {
         for refund in refunds {
             let tag = self.tag(refund.rule, &refund.key);
             let mut shard = self.shard(tag);
-            let now = shard.time_now(&self.inner.clock);
+            let now = self.time();
+            shard.is_at(now);
             shard.refund(tag, refund, now);
         }
         ready(Ok(()))
@@ -258,7 +292,8 @@ impl<C: Clock> Store for MemoryStore<C> {
         for debit in debits {
             let tag = self.tag(debit.charge.rule, &debit.charge.key);
             let mut shard = self.shard(tag);
-            let now = shard.time_now(&self.inner.clock);
+            let now = self.time();
+            shard.is_at(now);
             shard.debit(tag, debit, now);
             drop(shard);
             self.sweep_if_due(now);

@@ -5,19 +5,23 @@ mod recent;
 mod room;
 mod with_state;
 
+use std::sync::Arc;
+
 use slab::Slab;
 
 use self::latest::Latest;
 use self::recent::Recent;
 use self::with_state::with_state;
+use super::MAX_SHARDS;
+use super::ahead::Whereabouts;
 use super::quotas::Quotas;
 use super::slot::{Pack, Packed, Slot};
-use super::table::Table;
+use super::table::{Home, Table};
 use crate::algorithm::counter::State;
 use crate::algorithm::{
     Basis, Counter, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
 };
-use crate::{Algorithm, Charge, Clock, Debit, Outcome, Quota, Refund, Timestamp};
+use crate::{Algorithm, Charge, Debit, Outcome, Quota, Refund, Timestamp};
 
 /// The hashes that the same request charges, with where their shards are.
 pub(super) type Own<'a> = &'a [(u64, usize)];
@@ -41,6 +45,8 @@ struct Rest {
     max_keys: usize,
     evicted: u64,
     expired: u64,
+    /// Of all shards, and the number of this one.
+    whereabouts: (Arc<[Whereabouts; MAX_SHARDS]>, usize),
 }
 
 /// Whether a key is whole only later than the quota takes at most that it was counted under.
@@ -59,9 +65,11 @@ impl Rest {
 }
 
 impl Shard {
-    pub(super) fn new(max_keys: usize) -> Self {
+    /// The shard of this number, which says where it is among the whereabouts of all.
+    pub(super) fn new(number: usize, max_keys: usize, whereabouts: &Arc<[Whereabouts; MAX_SHARDS]>) -> Self {
         let (quotas, logs, of_two) = (Quotas::default(), Slab::new(), Slab::new());
-        let rest = Rest { quotas, logs, of_two, max_keys, evicted: 0, expired: 0 };
+        let whereabouts = (Arc::clone(whereabouts), number);
+        let rest = Rest { quotas, logs, of_two, max_keys, evicted: 0, expired: 0, whereabouts };
         Self {
             table: Table::default(),
             rest: Box::new(rest),
@@ -72,21 +80,14 @@ impl Shard {
 
     /// The time at which something is done to this shard, if this is what the clock said before it was locked.
     #[inline(always)]
-    pub(super) fn time<C: Clock>(&mut self, known: Timestamp, clock: &C) -> Timestamp {
-        self.latest.time(known, clock)
+    pub(super) fn time(&mut self, known: Timestamp, read_again: impl FnOnce() -> Timestamp) -> Timestamp {
+        self.latest.time(known, read_again)
     }
 
     /// Whether something may have been done to this shard later than at this time.
     #[inline(always)]
     pub(super) fn may_be_ahead_of(&self, now: Timestamp) -> bool {
         self.latest.may_be_after(now)
-    }
-
-    /// The time at which something is done to this shard.
-    pub(super) fn time_now<C: Clock>(&mut self, clock: &C) -> Timestamp {
-        let now = clock.now();
-        self.is_at(now);
-        now
     }
 
     /// That something is done to this shard at this time, which was read after it was locked.
@@ -109,22 +110,30 @@ impl Shard {
         self.rest.expired
     }
 
-    /// Where to look for a key.
-    #[inline(always)]
-    pub(super) fn seek(&self, tag: u64) -> usize {
-        self.table.seek(tag)
+    /// The home of a key in this shard.
+    #[inline]
+    pub(super) fn home(&self, tag: u64) -> Home {
+        Home::new(tag, self.table.homes())
     }
 
-    /// Charges one key if that is quickly done, having sought it.
+    /// Where to look for a key.
+    #[inline(always)]
+    pub(super) fn seek(&self, tag: u64, home: Home) -> usize {
+        self.table.seek(tag, home)
+    }
+
+    /// Charges one key if that is quickly done; else, says where it is or would be.
     #[inline(always)]
     pub(super) fn charge_quickly(
         &mut self,
-        at: usize,
         tag: u64,
+        home: Home,
         charge: &Charge<'_>,
         now: Timestamp,
-    ) -> Option<Outcome> {
-        self.recent.charge(self.table.sought(at, tag)?, charge, now)
+    ) -> Result<Outcome, usize> {
+        let at = self.table.seek(tag, home);
+        let slot = self.table.sought(at, tag).ok_or(at)?;
+        self.recent.charge(slot, charge, now).ok_or(at)
     }
 
     /// Charges a key that is known, and returns what it was before, for [`put_back`](Self::put_back); `None`, and nothing is
@@ -226,6 +235,13 @@ impl Shard {
         let packed = self.pack(counter.state);
         let quota = self.acquire(quota);
         self.table.insert(Slot { tag, packed, quota });
+        self.tell_whereabouts();
+    }
+
+    /// To be called whenever the table may be elsewhere.
+    fn tell_whereabouts(&self) {
+        let (all, number) = &self.rest.whereabouts;
+        all[*number].tell(&self.table);
     }
 
     /// What a charge of `cost` would say.

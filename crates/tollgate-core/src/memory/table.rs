@@ -14,9 +14,31 @@ const ROOMY: (usize, usize) = (5, 8);
 /// Free slots behind the last home, for those that are displaced from there.
 const TAIL: usize = 16;
 /// How many slots are looked at at once; most slots stand at less than this from their home.
-const WINDOW: usize = 4;
+const WINDOW: usize = 3;
+/// How many bytes these are.
+pub(super) const LIKELY: usize = WINDOW * size_of::<Slot>();
 
-const _: () = assert!(WINDOW < TAIL);
+const _: () = assert!(WINDOW < TAIL && size_of::<Slot>() % 8 == 0);
+
+/// Where a hash stands in a table of so many homes, if nobody else does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Home {
+    at: usize,
+    homes: usize,
+}
+
+impl Home {
+    #[inline(always)]
+    pub(super) fn new(tag: u64, homes: usize) -> Self {
+        Self { at: home(tag, homes), homes }
+    }
+
+    /// How many words of eight bytes from the beginning of the table this is.
+    #[inline(always)]
+    pub(super) const fn words(self) -> usize {
+        self.at.wrapping_mul(size_of::<Slot>() / 8)
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -43,15 +65,31 @@ impl Table {
         &mut self.slots[at]
     }
 
+    pub(super) const fn homes(&self) -> usize {
+        self.homes as usize
+    }
+
     #[inline]
     fn home(&self, tag: u64) -> usize {
-        home(tag, self.homes as usize)
+        home(tag, self.homes())
+    }
+
+    /// Where to begin to look for a hash, whose home may be one in a table of another size.
+    #[inline(always)]
+    fn begin(&self, tag: u64, home: Home) -> usize {
+        if home.homes == self.homes() { home.at } else { self.moved(tag) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn moved(&self, tag: u64) -> usize {
+        self.home(tag)
     }
 
     /// Where the first hash is that is not smaller than this one, at its home or behind.
     #[inline(always)]
-    pub(super) fn seek(&self, tag: u64) -> usize {
-        let mut at = self.home(tag);
+    pub(super) fn seek(&self, tag: u64, home: Home) -> usize {
+        let mut at = self.begin(tag, home);
         while let Some(window) = self.slots.get(at..).and_then(<[_]>::first_chunk) {
             let smaller = smaller(window, tag);
             at += smaller;
@@ -64,7 +102,7 @@ impl Table {
 
     #[inline]
     pub(super) fn find(&self, tag: u64) -> Found {
-        let at = self.seek(tag);
+        let at = self.seek(tag, Home::new(tag, self.homes()));
         if self.slots.get(at).is_some_and(|slot| slot.tag == tag) { Ok(at) } else { Err(at) }
     }
 

@@ -7,31 +7,37 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(super) struct Turns {
     every: u64,
-    last: AtomicU64,
+    /// When it is time for the next, in microseconds.
+    due_at: AtomicU64,
     next: AtomicUsize,
 }
 
 impl Turns {
     /// One turn in so many microseconds.
     pub(super) fn new(every: u64) -> Self {
-        Self { every, last: AtomicU64::new(0), next: AtomicUsize::new(0) }
+        Self { every, due_at: AtomicU64::new(0), next: AtomicUsize::new(0) }
+    }
+
+    /// To be told the time by whoever may be the first to see a clock that was set back: the next turn is not further
+    /// away than turns are from each other.
+    pub(super) fn it_is(&self, now: Timestamp) {
+        let latest = now.as_micros().saturating_add(self.every);
+        if self.due_at.load(Ordering::Relaxed) > latest {
+            self.due_at.store(now.as_micros(), Ordering::Relaxed);
+        }
     }
 
     /// The number of the shard to sweep, counted on and on, if it is time for one and nobody else has it.
     #[inline]
     pub(super) fn take(&self, now: Timestamp) -> Option<usize> {
-        let last = self.last.load(Ordering::Relaxed);
-        // Wrapping, so that a clock that was set back is a long time as well.
-        if now.as_micros().wrapping_sub(last) < self.every {
-            return None;
-        }
-        self.claim(now, last)
+        let due_at = self.due_at.load(Ordering::Relaxed);
+        if now.as_micros() < due_at { None } else { self.claim(now, due_at) }
     }
 
     #[cold]
-    fn claim(&self, now: Timestamp, last: u64) -> Option<usize> {
-        let (now, relaxed) = (now.as_micros(), Ordering::Relaxed);
-        self.last.compare_exchange(last, now, relaxed, relaxed).ok()?;
+    fn claim(&self, now: Timestamp, due_at: u64) -> Option<usize> {
+        let (next, relaxed) = (now.as_micros().saturating_add(self.every), Ordering::Relaxed);
+        self.due_at.compare_exchange(due_at, next, relaxed, relaxed).ok()?;
         Some(self.next.fetch_add(1, relaxed))
     }
 }
@@ -50,7 +56,12 @@ mod tests {
         assert_eq!(turns.take(at(1_000)), Some(0));
         assert_eq!(turns.take(at(1_009)), None);
         assert_eq!(turns.take(at(1_010)), Some(1));
+        // A little late is not set back.
+        turns.it_is(at(1_010));
+        assert_eq!(turns.take(at(1_015)), None);
+        turns.it_is(at(500));
         assert_eq!(turns.take(at(500)), Some(2));
+        turns.it_is(at(505));
         assert_eq!(turns.take(at(505)), None);
     }
 }

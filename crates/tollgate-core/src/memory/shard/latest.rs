@@ -1,6 +1,6 @@
 //! The latest time that a shard knows of.
 
-use crate::{Clock, Timestamp};
+use crate::Timestamp;
 
 /// The lower half of the time at which something was last done to a shard.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,8 +21,8 @@ impl Latest {
     /// It is read again as well after a second in which nothing was done: of times that are further apart, the lower halves do
     /// not tell which is the later one.
     #[inline(always)]
-    pub(super) fn time<C: Clock>(&mut self, known: Timestamp, clock: &C) -> Timestamp {
-        let now = if self.may_be_after(known) { read_again(clock) } else { known };
+    pub(super) fn time(&mut self, known: Timestamp, read_again: impl FnOnce() -> Timestamp) -> Timestamp {
+        let now = if self.may_be_after(known) { read_again() } else { known };
         *self = Self::new(now);
         now
     }
@@ -32,10 +32,4 @@ impl Latest {
     pub(super) const fn may_be_after(self, time: Timestamp) -> bool {
         Self::new(time).0.wrapping_sub(self.0) > A_SECOND
     }
-}
-
-#[cold]
-#[inline(never)]
-fn read_again<C: Clock>(clock: &C) -> Timestamp {
-    clock.now()
 }

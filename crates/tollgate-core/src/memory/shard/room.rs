@@ -70,6 +70,7 @@ impl Shard {
             self.table.resize();
             self.rest.logs.shrink_to_fit();
             self.rest.of_two.shrink_to_fit();
+            self.tell_whereabouts();
         }
     }
 

@@ -1,0 +1,135 @@
+//! What is asked of memory ahead of its use.
+//!
+//! A key of many is in no cache. To wait for it costs more than all else in a decision, and whoever waits under a lock
+//! has others wait as well. So as soon as the hash is known, memory is asked for the shard and for where the key is
+//! likely to be, and it answers while the clock is read and the lock is taken. (The clock is what makes it worth the
+//! while: reading the time-stamp counter holds up all loads that come after it.)
+//!
+//! Where the key is likely to be is in the shard, under its lock; so it is written down here as well, for those who do not
+//! have the lock.
+
+use super::table::{Home, LIKELY, Table};
+use crate::sync::{AtomicUsize, Ordering};
+
+/// How much of memory comes at once, in bytes.
+const LINE: usize = 64;
+
+// The likely slots are in two lines, wherever the first of them begins.
+const _: () = assert!(LIKELY - size_of::<u64>() <= LINE);
+
+/// Where a shard's table is, as of late.
+///
+/// The two numbers are read and written one by one, so they may be of two different tables, and by the time that the
+/// shard is locked of none that there is. Nothing depends on the address but what memory is asked for, and
+/// [`Home`] says what it is the home in.
+#[derive(Debug, Default)]
+pub(super) struct Whereabouts {
+    slots: AtomicUsize,
+    homes: AtomicUsize,
+}
+
+impl Whereabouts {
+    /// Writes down where the table is now.
+    pub(super) fn tell(&self, table: &Table) {
+        self.slots.store(table.slots().as_ptr().addr(), Ordering::Relaxed);
+        self.homes.store(table.homes(), Ordering::Relaxed);
+    }
+
+    /// Asks memory for where a key is likely to be, and returns its home there.
+    #[inline(always)]
+    pub(super) fn ask(&self, tag: u64) -> Home {
+        let home = Home::new(tag, self.homes.load(Ordering::Relaxed));
+        ask_for_two_lines(self.slots.load(Ordering::Relaxed), home.words());
+        home
+    }
+}
+
+/// Asks memory for the line in which something is that will be changed.
+#[inline(always)]
+pub(super) fn ask_for<T>(what: &T) {
+    ask((&raw const *what).addr());
+}
+
+// All that is asked for is to be changed, so no other processor is to keep it. `_mm_prefetch` can say so as well, but is
+// compiled to a hint to read, after which the line has to be asked for a second time.
+//
+// SAFETY, of both: `prefetchw` is a hint. It reads and writes nothing that a program can see, changes no register and no
+// flag, and takes any address, of this process or not, without a fault. A processor that does not know it does nothing.
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(unsafe_code)]
+fn ask(address: usize) {
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+}
+
+/// Asks for the line that is so many words of eight bytes from an address, and for the next.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(unsafe_code)]
+fn ask_for_two_lines(address: usize, words: usize) {
+    unsafe {
+        std::arch::asm!(
+            "prefetchw [{address} + 8 * {words}]",
+            "prefetchw [{address} + 8 * {words} + {line}]",
+            address = in(reg) address,
+            words = in(reg) words,
+            line = const LINE,
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+}
+
+// Elsewhere a decision waits for memory when it needs it.
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ask(_: usize) {}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ask_for_two_lines(_: usize, _: usize) {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::slot::Slot;
+    use super::*;
+
+    #[test]
+    fn memory_can_be_asked_for_any_address() {
+        let here = 0_u64;
+        ask_for(&here);
+        for bit in 0..usize::BITS {
+            ask(1 << bit);
+            ask_for_two_lines(usize::MAX << bit, 1 << bit);
+        }
+        ask(0);
+        assert_eq!(here, 0);
+    }
+
+    /// Of whatever table the two numbers are, a key is found.
+    #[test]
+    fn a_key_is_found_however_old_its_whereabouts_are() {
+        let whereabouts = Whereabouts::default();
+        let mut table = Table::default();
+        let tags = (1..2_000_u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut known = Vec::new();
+        for (i, tag) in tags.enumerate() {
+            if !table.has_room() {
+                table.resize();
+            }
+            table.insert(Slot { tag, ..Slot::FREE });
+            known.push(tag);
+            // Told now and then, and once in part.
+            if i % 300 == 0 {
+                whereabouts.tell(&table);
+            } else if i % 700 == 0 {
+                whereabouts.homes.store(usize::MAX, Ordering::Relaxed);
+            }
+            for tag in &known {
+                let at = table.find(*tag).expect("a key that was inserted");
+                assert_eq!(table.seek(*tag, whereabouts.ask(*tag)), at);
+            }
+        }
+    }
+}
