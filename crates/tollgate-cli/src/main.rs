@@ -1,4 +1,5 @@
 //! The command `tollgate`: checks rule files, and explains what their rules do with a request.
+#![forbid(unsafe_code)]
 
 mod args;
 mod check;

@@ -1,5 +1,6 @@
 // One of its examples needs the feature, and is tried where that is there.
 #![cfg_attr(any(feature = "reload", not(doctest)), doc = include_str!("../README.md"))]
+#![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod compile;
