@@ -29,10 +29,14 @@ pub(super) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// Writes down where the table is now.
+    /// Writes down where the table is now. Mostly it is where it was; then nothing is written, as others read it all the
+    /// time.
     pub(super) fn tell(&self, table: &Table) {
-        self.slots.store(table.slots().as_ptr().addr(), Ordering::Relaxed);
-        self.homes.store(table.homes(), Ordering::Relaxed);
+        for (told, now) in [(&self.slots, table.slots().as_ptr().addr()), (&self.homes, table.homes())] {
+            if told.load(Ordering::Relaxed) != now {
+                told.store(now, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Asks memory for where a key is likely to be, and returns its home there.
