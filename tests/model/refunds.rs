@@ -51,7 +51,8 @@ proptest! {
         }
     }
 
-    /// Departures that are left after some gave up their places keep their distance.
+    /// Departures that are left after some gave up their places keep their distance, and so do those that were given back too
+    /// late.
     #[test]
     fn a_queue_keeps_its_distances_when_some_leave(quota in queue(), steps in steps(60), leave in proptest::collection::vec(any::<bool>(), 60)) {
         let (limit, period) = (u128::from(quota.limit()), quota.period().as_micros());
@@ -61,10 +62,10 @@ proptest! {
         for (step, leaves) in steps.iter().zip(leave) {
             subject.now += step.pause(&quota) / 4;
             let now = u128::from(subject.now);
-            // The last in line leaves while it still waits.
+            // The last in line leaves while it still waits, or is given back what it took after it has left.
             if let (true, Some(receipt), Some(departure)) = (leaves, last, departures.last()) {
-                if *departure > now {
-                    subject.refund(1, Some(receipt));
+                subject.refund(1, Some(receipt));
+                if *departure >= now {
                     departures.pop();
                 }
             }

@@ -37,15 +37,19 @@ pub fn debit(state: &mut State, quota: &Quota, cost: u32, _: Option<Receipt>, no
 /// Only the last in line can: if others queue behind it, they have been told when to leave, and
 /// somebody new in the freed place would leave too close to them. So nothing happens without a
 /// receipt, nor with one that is not of the last charge.
+///
+/// Nor does one that has left give all of it up: the next one still has to keep its distance, so one unit stays.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
     state.refund(&Basis::of(quota), cost, receipt, now);
 }
 
 impl State {
     pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-        let end = now.as_micros().saturating_add(bucket::ceil(self.0.left(now)));
+        let left = self.0.left(now);
+        let end = now.as_micros().saturating_add(bucket::ceil(left));
         if receipt.is_some_and(|receipt| receipt.reset_at().as_micros() == end) {
-            self.0.give_back(basis, cost, u64::MAX, now);
+            let has_left = bucket::span(basis, cost) > left;
+            self.0.give_back(basis, cost - u32::from(has_left), u64::MAX, now);
         }
     }
 

@@ -82,6 +82,10 @@ local function given_back(value, cost, charged, reset)
       if charged < 0 or reset ~= now + left + (parts > 0 and 1 or 0) then return end
     end
     local back, back_parts = span(cost, units, micros)
+    if algorithm == LEAKY_BUCKET and (back > left or (back == left and back_parts > parts)) then
+      -- It has left, and the next one still has to keep its distance.
+      back, back_parts = span(cost - 1, units, micros)
+    end
     if algorithm == TOKEN_BUCKET and charged >= 0 then
       -- What has come back by itself does not come back a second time.
       local due = math.max(reset - now, 0)

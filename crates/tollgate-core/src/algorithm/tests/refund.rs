@@ -98,6 +98,21 @@ fn only_the_last_in_line_gives_its_place_in_a_queue_back() {
 }
 
 #[test]
+fn who_has_left_a_queue_keeps_its_distance_from_the_next() {
+    for (limit, period) in [(1, SECOND), (3, SECOND), (7, SECOND)] {
+        for cost in [1, 2, 3] {
+            let mut subject = Subject::new(Quota::leaky_bucket(limit, period).capacity(9));
+            let receipt = subject.take(cost);
+            subject.advance(MICRO);
+            subject.refund(cost, Some(receipt));
+            // A microsecond has passed, and a part of one may be missing.
+            let distance = subject.charge(1).delay() + MICRO;
+            assert!((period / limit..period / limit + 2 * MICRO).contains(&distance), "{cost}: {distance:?}");
+        }
+    }
+}
+
+#[test]
 fn a_place_that_was_given_back_goes_to_the_next_with_the_same_delay() {
     for (limit, period) in [(1, SECOND), (3, SECOND), (7, SECOND)] {
         let mut subject = Subject::new(Quota::leaky_bucket(limit, period).capacity(9));
