@@ -1,24 +1,25 @@
 //! What makes the time of a count.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicI64, Ordering};
 
 /// How far ahead of the system's clock is taken to mean that the latter was set back, in microseconds.
 const STEP: u64 = 1_000;
 
-/// What to add to a count of microseconds to get the time since the Unix epoch.
+/// What to add to a count of microseconds to get the time since the Unix epoch. (Less than nothing, if the count began
+/// before the epoch by a clock that nobody has set yet.)
 ///
 /// One number, so that every thread that reads it has a valid time, whatever the others do.
 #[derive(Debug)]
-pub(super) struct Offset(AtomicU64);
+pub(super) struct Offset(AtomicI64);
 
 impl Offset {
     pub(super) fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self(AtomicI64::new(0))
     }
 
     #[inline]
     pub(super) fn time(&self, counted: u64) -> u64 {
-        counted.wrapping_add(self.0.load(Ordering::Relaxed))
+        counted.wrapping_add_signed(self.0.load(Ordering::Relaxed))
     }
 
     /// Compares with the system's clock, which was read between the two counts.
@@ -28,9 +29,10 @@ impl Offset {
     /// compare at once, the one that was held up least has the last word, whoever comes last. So the time
     /// steps back only if the system's clock does.
     pub(super) fn correct(&self, before: u64, system: u64, after: u64) {
+        let offset = system.wrapping_sub(after) as i64;
         if self.time(before) > system.saturating_add(STEP) {
-            self.0.store(system.wrapping_sub(after), Ordering::Relaxed);
-        } else if let Some(offset) = system.checked_sub(after) {
+            self.0.store(offset, Ordering::Relaxed);
+        } else {
             self.0.fetch_max(offset, Ordering::Relaxed);
         }
     }
@@ -60,6 +62,16 @@ mod tests {
         assert_eq!(offset.time(9_000), 18_900);
         offset.correct(9_000, 12_000, 9_000);
         assert_eq!(offset.time(9_000), 12_000);
+    }
+
+    /// As on a board that does not keep the time while it is off, until somebody tells it.
+    #[test]
+    fn a_count_that_began_before_the_epoch_follows_the_clock_when_it_is_set() {
+        let offset = Offset::new();
+        offset.correct(9_000_000, 5_000_000, 9_000_000);
+        assert_eq!(offset.time(9_000_000), 5_000_000);
+        offset.correct(9_010_000, 1_790_000_000_010_000, 9_010_000);
+        assert_eq!(offset.time(9_020_000), 1_790_000_000_020_000);
     }
 }
 
