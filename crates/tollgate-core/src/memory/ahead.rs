@@ -58,9 +58,10 @@ pub(super) fn ask_for<T>(what: &T) {
 // compiled to a hint to read, after which the line has to be asked for a second time.
 //
 // SAFETY, of both: `prefetchw` is a hint. It reads and writes nothing that a program can see, changes no register and no
-// flag, and takes any address, of this process or not, without a fault. A processor that does not know it does nothing.
+// flag, and takes any address, of this process or not, without a fault. Wherever there is long mode it may be used (AMD64
+// Architecture Programmer's Manual, volume 3); a processor that has no use for it takes it for a `nop`.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[allow(unsafe_code)]
 fn ask(address: usize) {
@@ -70,7 +71,7 @@ fn ask(address: usize) {
 }
 
 /// Asks for the line that is so many words of eight bytes from an address, and for the next.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[allow(unsafe_code)]
 fn ask_for_two_lines(address: usize, words: usize) {
@@ -86,12 +87,12 @@ fn ask_for_two_lines(address: usize, words: usize) {
     }
 }
 
-// Elsewhere a decision waits for memory when it needs it.
+// Elsewhere, and under Miri, which knows no assembly, a decision waits for memory when it needs it.
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn ask(_: usize) {}
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn ask_for_two_lines(_: usize, _: usize) {}
 
 #[cfg(all(test, not(loom)))]
