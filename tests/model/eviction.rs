@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tollgate_core::{
-    Charge, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, RuleName, SECOND, Timestamp,
+    Charge, Clock, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, RuleName, SECOND, Timestamp,
 };
 
 fn store(max_keys: usize) -> (MemoryStore<ManualClock>, ManualClock) {
@@ -174,6 +174,25 @@ fn keys_disappear_also_after_the_clock_was_set_back() {
             store.decide(&[Charge::new(rule("after"), &Key::GLOBAL, &quota)]);
         }
         assert!(store.len() <= 1, "{quota}: {} keys", store.len());
+    }
+}
+
+/// However far back it was set: a shard that is asked all the time remembers but the lower half of its last time.
+#[test]
+fn keys_disappear_also_where_nobody_notices_that_the_clock_was_set_back() {
+    for back in [1 << 32, (1 << 32) - 400_000, 10 << 32, 3_600_000_000_u64] {
+        let (store, clock) = store(1_000);
+        let (quota, hot) = (Quota::per_second(10), Key::from("hot"));
+        let rule = rule("r");
+        for i in 0..100_u64 {
+            store.decide(&[Charge::new(rule, &Key::from(i), &quota)]);
+        }
+        clock.set(Timestamp::from_micros(clock.now().as_micros() - back));
+        for _ in 0..200 {
+            clock.advance(SECOND / 2);
+            store.decide(&[Charge::new(rule, &hot, &quota)]);
+        }
+        assert_eq!(store.len(), 1, "{back}");
     }
 }
 

@@ -69,7 +69,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
                 },
                 hash: KeyHash::random(),
                 shards: (0..shards).map(shard).collect(),
-                shard_bits: (shards - 1) as u8,
+                shard_bits: shards - 1,
                 whereabouts,
                 max_keys,
                 sweeps: Turns::new(SWEEP_ALL_EVERY / shards as u64),

@@ -33,7 +33,8 @@ use crate::{
 ///
 /// - **Bounded.** It holds at most [`max_keys`](MemoryStoreBuilder::max_keys) keys, of at most 40
 ///   bytes each. (A sliding log has some 100 more, and up to 48 for each admission that it remembers; and each
-///   different quota that keys were counted under is kept once, in some 400 bytes; a key that is asked under two quotas
+///   different quota that keys were counted under is kept once in each of up to 256 shards that has such keys, in some 300
+///   bytes; a key that is asked under two quotas
 ///   at once, or whose bucket was charged before the clock was set back, has some 250 more, while it is so.) When it is full,
 ///   a new key takes the place of the one that matters least among some neighbours: one that has
 ///   expired, else one that has used least of its budget.
@@ -69,7 +70,7 @@ struct Inner<C> {
     /// A power of two of them.
     shards: Box<[Aligned]>,
     /// Which bits of a hash say which shard.
-    shard_bits: u8,
+    shard_bits: usize,
     /// Of each shard.
     whereabouts: Arc<[Whereabouts; MAX_SHARDS]>,
     max_keys: usize,
@@ -218,7 +219,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline]
     fn index(&self, tag: u64) -> usize {
         // The lowest byte: the upper ones place the hash within the shard.
-        usize::from(tag as u8 & self.inner.shard_bits)
+        usize::from(tag as u8) & self.inner.shard_bits
     }
 
     /// Asks memory for what a charge on a key needs: the shard, and the key's home.
@@ -235,12 +236,10 @@ impl<C: Clock> MemoryStore<C> {
         self.inner.shards[self.index(tag)].0.lock()
     }
 
-    /// The time, of which whoever sweeps is told as well.
+    /// The time, read under a lock. Not as part of who calls it, which mostly need not.
     #[inline(never)]
     fn time(&self) -> Timestamp {
-        let now = self.inner.clock.now();
-        self.inner.sweeps.it_is(now);
-        now
+        self.inner.clock.now()
     }
 
     #[inline]

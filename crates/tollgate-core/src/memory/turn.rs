@@ -6,38 +6,33 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 /// Gives out the shards to be swept, one at a time, to the calls that come.
 #[derive(Debug)]
 pub(super) struct Turns {
-    every: u64,
-    /// When it is time for the next, in microseconds.
-    due_at: AtomicU64,
+    /// How far the clock may be ahead of `before`, in microseconds, told as the difference the other way round.
+    not_due_from: u64,
+    /// The microsecond before the last turn was taken.
+    before: AtomicU64,
     next: AtomicUsize,
 }
 
 impl Turns {
     /// One turn in so many microseconds.
     pub(super) fn new(every: u64) -> Self {
-        Self { every, due_at: AtomicU64::new(0), next: AtomicUsize::new(0) }
-    }
-
-    /// To be told the time by whoever may be the first to see a clock that was set back: the next turn is not further
-    /// away than turns are from each other.
-    pub(super) fn it_is(&self, now: Timestamp) {
-        let latest = now.as_micros().saturating_add(self.every);
-        if self.due_at.load(Ordering::Relaxed) > latest {
-            self.due_at.store(now.as_micros(), Ordering::Relaxed);
-        }
+        Self { not_due_from: every.wrapping_neg(), before: AtomicU64::new(0), next: AtomicUsize::new(0) }
     }
 
     /// The number of the shard to sweep, counted on and on, if it is time for one and nobody else has it.
     #[inline]
     pub(super) fn take(&self, now: Timestamp) -> Option<usize> {
-        let due_at = self.due_at.load(Ordering::Relaxed);
-        if now.as_micros() < due_at { None } else { self.claim(now, due_at) }
+        let before = self.before.load(Ordering::Relaxed);
+        // Wrapping: a turn that was taken less than so long ago is a little below zero, which is above all else; and a
+        // clock that was set back is a long time as well.
+        let ahead = before.wrapping_sub(now.as_micros());
+        if ahead >= self.not_due_from { None } else { self.claim(now, before) }
     }
 
     #[cold]
-    fn claim(&self, now: Timestamp, due_at: u64) -> Option<usize> {
-        let (next, relaxed) = (now.as_micros().saturating_add(self.every), Ordering::Relaxed);
-        self.due_at.compare_exchange(due_at, next, relaxed, relaxed).ok()?;
+    fn claim(&self, now: Timestamp, before: u64) -> Option<usize> {
+        let (taken, relaxed) = (now.as_micros().wrapping_sub(1), Ordering::Relaxed);
+        self.before.compare_exchange(before, taken, relaxed, relaxed).ok()?;
         Some(self.next.fetch_add(1, relaxed))
     }
 }
@@ -56,13 +51,14 @@ mod tests {
         assert_eq!(turns.take(at(1_000)), Some(0));
         assert_eq!(turns.take(at(1_009)), None);
         assert_eq!(turns.take(at(1_010)), Some(1));
-        // A little late is not set back.
-        turns.it_is(at(1_010));
-        assert_eq!(turns.take(at(1_015)), None);
-        turns.it_is(at(500));
+        assert_eq!(turns.take(at(1_010)), None);
+        assert_eq!(turns.take(at(1_019)), None);
         assert_eq!(turns.take(at(500)), Some(2));
-        turns.it_is(at(505));
         assert_eq!(turns.take(at(505)), None);
+        assert_eq!(turns.take(at(0)), Some(3));
+        assert_eq!(turns.take(at(9)), None);
+        assert_eq!(turns.take(at(u64::MAX)), Some(4));
+        assert_eq!(turns.take(at(u64::MAX)), None);
     }
 }
 
