@@ -181,7 +181,7 @@ impl<'a> View<'a> {
                 (_, 0) => self.left,
                 _ => self.left + self.quota.period_micros(),
             },
-            refill_micros: if current.saturating_add(faded) > limit {
+            refill_micros: if u64::from(current) + u64::from(faded) > u64::from(limit) {
                 // A debt, or a shrunken quota: something comes back once the estimate is below the limit.
                 self.retry(1)
             } else if faded > 0 {

@@ -95,8 +95,9 @@ impl Pack for sliding_window::State {
         Packed { wide: u64::from(self.previous) << 32 | u64::from(self.current), narrow: self.index as u32 }
     }
 
-    /// Of all windows whose number ends in the 32 bits that were kept, the one nearest to now. The
-    /// next nearest is 49 days away even for windows of a millisecond.
+    /// Of all windows whose number ends in the 32 bits that were kept, the one nearest to now. That is the right one for as
+    /// long as it is not half of all away, which is 24 days even for windows of a millisecond; and a key that nobody asks for
+    /// is swept long before, unless nobody asks for any. Then it may be denied until two windows are over.
     fn unpack(packed: Packed, quota: &Quota, now: Timestamp) -> Self {
         let now = sliding_window::index(quota.period_micros(), now);
         let ahead = packed.narrow.wrapping_sub(now as u32) as i32;

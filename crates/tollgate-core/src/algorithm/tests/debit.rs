@@ -221,3 +221,17 @@ fn the_slowest_of_budgets_owes_what_can_be_told() {
     assert_eq!(subject.peek(1).reset_after(), Duration::from_micros(1 << 52));
     assert_eq!(Counter::from_bytes(&subject.counter.to_bytes()), Some(subject.counter));
 }
+
+/// A window that counts as much as numbers go to, after one that did so, too.
+#[test]
+fn a_debt_that_is_larger_than_any_limit_refills_when_it_is_paid_off() {
+    let mut subject = Subject::new(Quota::sliding_window(u32::MAX, MINUTE));
+    subject.take(u32::MAX);
+    subject.advance(MINUTE + 10 * SECOND);
+    subject.debit(u32::MAX);
+    let refill = subject.peek(1).refill_after();
+    subject.advance(refill - MICRO);
+    assert_eq!(subject.remaining(), 0);
+    subject.advance(MICRO);
+    assert!(subject.remaining() > 0, "{refill:?}");
+}
