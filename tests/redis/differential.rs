@@ -117,6 +117,19 @@ fn histories() -> Vec<Vec<Step>> {
         vec![At(0), Debit(bucket(10), 15), GiveBack(6), At(1), GiveBack(20), Debit(bucket(10), u32::MAX)],
         // A smaller burst owes no more than it holds; a larger one may owe nothing.
         vec![At(0), Debit(bucket(10), 20), Take(bucket(3), 0), Take(bucket(40), 1), Take(bucket(10), 1)],
+        vec![
+            At(0),
+            Debit(bucket(100), 150),
+            Take(bucket(3), 1),
+            Take(bucket(100), 1),
+            At(60),
+            Take(bucket(3), 1),
+            Take(bucket(100), 11),
+            Take(bucket(100), 10),
+            At(52),
+            Take(bucket(3), 1),
+            Take(bucket(100), 1),
+        ],
         vec![At(9), Debit(bucket(10), 20), At(3), Take(bucket(10), 10), At(2), Debit(bucket(10), 1)],
         // The slowest of all: what it owes is bounded by what can be told.
         vec![At(0), Debit(slow, 30), Take(slow, 0), Debit(slow, u32::MAX), Take(slow, 1)],

@@ -183,6 +183,35 @@ pub async fn another_rate_or_algorithm_forgives_the_debt<H: Harness>(harness: H)
     }
 }
 
+/// A debt that is larger than all that a smaller burst may owe is not forgiven because somebody asks under that one.
+pub async fn a_smaller_burst_that_is_asked_forgives_nothing<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for (large, small) in [
+        (Quota::per_second(10).burst(1_000), Quota::per_second(10).burst(20)),
+        (Quota::per_second(7).burst(1_000), Quota::per_second(7).burst(20)),
+        (Quota::leaky_bucket(10, SECOND).capacity(1_000), Quota::leaky_bucket(10, SECOND).capacity(20)),
+    ] {
+        for debit in [1, 500, 1_000] {
+            let mut caller = bench.caller(large);
+            caller.reset().await;
+            caller.take(1_000).await;
+            caller.debit(debit).await;
+            let told = wait(&caller.charge(1).await);
+            for _ in 0..3 {
+                caller.quota = small;
+                let locked = wait(&caller.charge(1).await);
+                assert!(locked <= longest_lock(&small), "{large}, then {small}: {locked:?}");
+                caller.quota = large;
+                assert_eq!(wait(&caller.charge(1).await), told, "{large}, then {small}");
+            }
+            bench.advance(told - MICRO).await;
+            assert!(!caller.charge(1).await.is_admitted(), "{large}, then {small}: early");
+            bench.advance(MICRO).await;
+            assert!(caller.charge(1).await.is_admitted(), "{large}, then {small}: in time");
+        }
+    }
+}
+
 /// What is given back pays a debt off first, and never lifts a budget above its quota.
 pub async fn giving_back_pays_off<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;

@@ -96,6 +96,7 @@ macro_rules! __suite {
                 no_debt_locks_for_longer_than_two_full_refills
                 a_step_back_neither_forgives_a_debt_nor_prolongs_it
                 another_rate_or_algorithm_forgives_the_debt
+                a_smaller_burst_that_is_asked_forgives_nothing
                 giving_back_pays_off
                 what_costs_nothing_is_admitted_in_debt
                 a_debt_denies_a_request_of_several_rules

@@ -136,12 +136,14 @@ impl FullAt {
         self.set(after, now, self.owes() && left > Span::default());
     }
 
-    /// Whether it is whole only later than this quota takes at most, and not because it owes: either it was counted
-    /// under a quota that holds more, or the clock was set back. Which of the two cannot be told, unless it is by more than
-    /// any quota is likely to hold.
+    /// Whether it is whole only later than this quota takes at most, or takes to pay off all that it may owe: either it
+    /// was counted under a quota that holds more, or the clock was set back. Which of the two cannot be told, unless it is
+    /// by more than any quota is likely to hold.
     pub(crate) fn is_beyond(self, quota: &Quota, now: Timestamp) -> bool {
         let (left, fill) = (self.left(now), quota.fill());
-        !self.owes() && left > fill && left.micros <= LIKELY.saturating_mul(fill.micros.saturating_add(1))
+        left > fill
+            && left > self.longest_wait(quota)
+            && left.micros <= LIKELY.saturating_mul(fill.micros.saturating_add(1))
     }
 
     /// Takes `cost` units off the wait, and at most so many microseconds.

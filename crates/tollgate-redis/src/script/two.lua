@@ -138,12 +138,15 @@ local function set_guard(k, t)
   b.guard, b.parts, changed[k] = now + micros, parts, true
 end
 
--- Whether a bucket is whole only later than its quota takes at most: it was counted under one that holds more, or the clock
--- was set back, which cannot be told unless it is by more than any quota is likely to hold.
+-- Whether a bucket is whole only later than its quota takes at most, or takes to pay off all that it may owe: it was counted
+-- under one that holds more, or the clock was set back, which cannot be told unless it is by more than any quota is likely to
+-- hold.
 local function is_beyond(k, t)
-  if not t.is_bucket or zs[k] then return false end
+  if not t.is_bucket then return false end
   local left = xs[k] - now
-  return is_debt(t, left, ys[k]) and left <= 1000 * (t.fill + 1)
+  if not is_debt(t, left, ys[k]) or left > 1000 * (t.fill + 1) then return false end
+  local micros, parts = wait_of(k, t)
+  return micros ~= left or parts ~= ys[k]
 end
 
 -- Whether what is beside matters no more.
@@ -206,7 +209,8 @@ local function bring(k, t)
     bring_plain(k, t, value, not owner and not b)
     if not b and is_beyond(k, t) then
       put_beside(k, t, value, nil)
-      xs[k], ys[k] = now + t.fill, t.fill_parts
+      local micros, parts = wait_of(k, t)
+      xs[k], ys[k] = now + micros, parts
     end
   elseif b and is_basis(b.other, t) then
     value = moved_to_now(k, value)
