@@ -49,7 +49,9 @@ use Step::{At, Charge as Take, Debit, DeniedElsewhere, Refund as GiveBack};
 fn histories() -> Vec<Vec<Step>> {
     let log = |limit, seconds| Quota::sliding_log(limit, Duration::from_secs(seconds));
     let window = |limit, seconds| Quota::fixed_window(limit, Duration::from_secs(seconds));
+    let sliding = |limit, seconds| Quota::sliding_window(limit, Duration::from_secs(seconds));
     let bucket = |burst| Quota::per_second(1).burst(burst);
+    let queue = Quota::leaky_bucket(2, Duration::from_secs(420));
     let slow = Quota::token_bucket(3, Duration::from_secs(10 * 365 * 86_400)).burst(42);
     vec![
         // What has left a log by the time of a denial does not come back with the clock, nor with a longer period.
@@ -89,6 +91,33 @@ fn histories() -> Vec<Vec<Step>> {
             At(12),
             DeniedElsewhere(log(500, 5), 1),
             Take(log(5, 60), 5),
+        ],
+        // Nor does a window that is over and is asked again by somebody who is denied, after another quota was: it counts
+        // again for a clock that is set back.
+        vec![
+            At(0),
+            Take(sliding(2, 120), 1),
+            Take(queue, 1),
+            Take(sliding(2, 120), 0),
+            Take(queue, 0),
+            At(170),
+            DeniedElsewhere(sliding(2, 120), 1),
+            At(10),
+            Take(sliding(2, 120), 1),
+            Take(sliding(2, 120), 1),
+        ],
+        vec![
+            At(0),
+            Take(window(2, 100), 2),
+            Take(queue, 0),
+            Take(window(2, 100), 0),
+            Take(queue, 0),
+            At(170),
+            DeniedElsewhere(window(2, 100), 1),
+            At(169),
+            DeniedElsewhere(window(2, 100), 1),
+            At(10),
+            Take(window(2, 100), 1),
         ],
         // Nothing that was set back is nothing.
         vec![At(12), Take(window(5, 10), 0), At(9), Take(window(5, 10), 1)],

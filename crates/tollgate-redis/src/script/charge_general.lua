@@ -78,7 +78,7 @@ local function take(k, t, micros, parts)
   else
     xs[k], added[k] = xs[k] + t.cost, added[k] + t.cost
   end
-  dirty[k], forgotten[k] = true, nil
+  dirty[k], forgotten[k], as_read[k] = true, nil, nil
   if besides[k] then press(k, t, units_of(t)) end
 end
 

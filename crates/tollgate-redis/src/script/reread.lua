@@ -9,6 +9,9 @@ local owners, xs, ys, zs, changed, dirty = {}, {}, {}, {}, {}, {}
 -- Of logs: the entries, how wide their costs are, what is to be added; what to answer instead of the whole log, and
 -- how much of its oldest entries the answers depend on.
 local logs, wides, added, before, needs = {}, {}, {}, {}, {}
+-- Of windows that nothing was counted in since they were read: their bytes. A window that is over counts nothing, and yet
+-- must be written as it was, since it counts again for a clock that is set back.
+local as_read = {}
 
 -- How much of a counter is used now, whatever it was counted under.
 local function used(value)
@@ -86,10 +89,12 @@ local function value_of(k)
     if xs[k] < now or (xs[k] == now and ys[k] == 0) then return value, 0 end
     return value, xs[k] - xs[k] % t.grid + 2 * t.grid - now
   elseif algorithm == FIXED_WINDOW then
-    return write_fixed_window(t.head, xs[k], ys[k]), ys[k] > 0 and xs[k] + t.period - now or 0
+    local value = as_read[k] or write_fixed_window(t.head, xs[k], ys[k])
+    return value, ys[k] > 0 and xs[k] + t.period - now or 0
   elseif algorithm == SLIDING_WINDOW then
     local windows = zs[k] > 0 and 2 or (ys[k] > 0 and 1 or 0)
-    return write_sliding_window(t.head, xs[k], ys[k], zs[k]), (xs[k] + windows) * t.period - now
+    local value = as_read[k] or write_sliding_window(t.head, xs[k], ys[k], zs[k])
+    return value, (xs[k] + windows) * t.period - now
   end
   local entries, newest, wide, more = logs[k], ys[k], wides[k], added[k]
   if more > 0 then

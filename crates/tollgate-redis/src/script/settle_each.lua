@@ -51,7 +51,7 @@ local function debit(k, t)
       added[k] = cost
     end
   end
-  forgotten[k] = nil
+  forgotten[k], as_read[k] = nil, nil
   press(k, t, t.count)
   put(k, close(k, value_of(k)))
 end

@@ -100,6 +100,16 @@ local function moved_to_now(k, value)
   return (value_of(o))
 end
 
+-- Remembers the bytes of a window that was read, unless the clock was set back: then it is one of now.
+local function keep_as_read(k, t, value)
+  local algorithm, _, _, from = read_head(value)
+  if algorithm == FIXED_WINDOW then
+    if number(value, from, 7) <= now then as_read[k] = value end
+  elseif algorithm == SLIDING_WINDOW then
+    if number(value, from, 6) <= floor(now / t.period) then as_read[k] = value end
+  end
+end
+
 -- Puts beside what there was, `value`, if it may still matter, the counter being one of the term from now on. `b`: what was
 -- beside until now.
 local function put_beside(k, t, value, b)
@@ -135,7 +145,7 @@ local function set_guard(k, t)
     micros = (all - parts) / t.max
   end
   if micros >= most then micros, parts = most, 0 end
-  b.guard, b.parts, changed[k] = now + micros, parts, true
+  b.guard, b.parts, changed[k], as_read[k] = now + micros, parts, true, nil
 end
 
 -- Whether a bucket is whole only later than its quota takes at most, or takes to pay off all that it may owe: it was counted
@@ -200,13 +210,18 @@ local function bring(k, t)
       besides[k] = b
     end
   end
+  as_read[k] = nil
   if b and is_over(k, b) then b, besides[k], forgotten[k] = nil, nil, b end
   if not value then return seed(k, t, 0) end
   local own = is_basis(value, t)
   if not own and not b and not is_counter(value) then return foreign(k, t) end
   if own and (not b or b.max == t.max or not is_basis(b.other, t)) then
-    if b and b.max ~= t.max then b.max, b.guard, b.parts, changed[k] = t.max, 0, 0, true end
     bring_plain(k, t, value, not owner and not b)
+    if b and b.max ~= t.max then
+      b.max, b.guard, b.parts, changed[k] = t.max, 0, 0, true
+    else
+      keep_as_read(k, t, value)
+    end
     if not b and is_beyond(k, t) then
       put_beside(k, t, value, nil)
       local micros, parts = wait_of(k, t)
@@ -215,6 +230,7 @@ local function bring(k, t)
   elseif b and is_basis(b.other, t) then
     value = moved_to_now(k, value)
     bring_plain(k, t, b.other)
+    keep_as_read(k, t, b.other)
     put_beside(k, t, value, b)
   else
     bring_changed(k, t, moved_to_now(k, value), b)
