@@ -117,6 +117,8 @@ macro_rules! __suite {
                 nobody_is_denied_whom_both_would_admit
                 a_wait_under_either_is_exact
                 nobody_is_locked_for_longer_than_a_full_refill
+                a_step_back_locks_nobody_for_longer_than_a_full_refill
+                a_wait_after_a_step_back_is_exact
                 a_smaller_burst_that_is_asked_gives_nothing_back
                 what_is_given_back_is_given_back_to_both
                 a_reset_forgets_both

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{MINUTE, Outcome, Quota, SECOND};
+use tollgate_core::{HOUR, MINUTE, Outcome, Quota, SECOND};
 
 use crate::quota_changes::quotas;
 use crate::random::Random;
@@ -14,6 +14,9 @@ const STEPS: usize = 30;
 
 /// How many times a flood comes again: for more than two full refills.
 const WAVES: usize = 20;
+
+/// Where the clock stands before it steps back, after the start.
+const LATE: Duration = Duration::from_secs(25 * 86_400 + 1);
 
 /// Every two of [`quotas`].
 fn pairs() -> impl Iterator<Item = [Quota; 2]> {
@@ -65,6 +68,15 @@ impl<'a, H: Harness> Turns<'a, H> {
                     }
                 }
             }
+        }
+    }
+
+    /// Takes all there is under both, and leaves both known.
+    async fn use_up(&mut self) {
+        self.ask_both().await;
+        for turn in [0, 1, 0, 1] {
+            self.caller.quota = self.quotas[turn];
+            self.caller.drain().await;
         }
     }
 
@@ -165,6 +177,62 @@ pub async fn nobody_is_locked_for_longer_than_a_full_refill<H: Harness>(harness:
             let locked = turns.caller.time_locked(None).await;
             let [one, other] = quotas;
             assert!(locked <= stays.full_refill(), "{one} and {other}: {stays} was locked for {locked:?}");
+        }
+    }
+}
+
+/// How far clocks step back: by less than any full refill, and by more.
+const BACK: [Duration; 3] = [Duration::from_millis(10), HOUR, Duration::from_secs(20 * 86_400)];
+
+/// Nor does a clock that steps back lock anybody for longer, though both quotas stay in use.
+pub async fn a_step_back_locks_nobody_for_longer_than_a_full_refill<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for (seed, quotas) in (0..).zip(pairs()) {
+        for back in BACK {
+            let mut turns = Turns::new(&bench, quotas, seed).await;
+            for stays in quotas {
+                turns.caller.reset().await;
+                bench.at(LATE).await;
+                turns.use_up().await;
+                bench.step_back(back).await;
+                turns.caller.quota = stays;
+                let locked = turns.caller.time_locked(None).await;
+                let [one, other] = quotas;
+                assert!(
+                    locked <= stays.full_refill(),
+                    "{one} and {other}: {stays} for {locked:?}, {back:?} back"
+                );
+            }
+        }
+    }
+}
+
+/// And a wait that is announced then is as exact as any.
+pub async fn a_wait_after_a_step_back_is_exact<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for (seed, quotas) in (0..).zip(pairs()) {
+        for back in BACK {
+            let mut turns = Turns::new(&bench, quotas, seed).await;
+            for asked in quotas {
+                turns.caller.reset().await;
+                bench.at(LATE).await;
+                turns.use_up().await;
+                bench.step_back(back).await;
+                turns.caller.quota = asked;
+                let caller = &turns.caller;
+                let [one, other] = quotas;
+                let wait = crate::wait(&caller.charge(1).await);
+                bench.advance(wait / 2).await;
+                assert_eq!(
+                    crate::wait(&caller.charge(1).await),
+                    wait - wait / 2,
+                    "{one} and {other}: {asked}"
+                );
+                bench.advance(wait - wait / 2 - MICRO).await;
+                assert!(!caller.charge(1).await.is_admitted(), "{one} and {other}: {asked}, early");
+                bench.advance(MICRO).await;
+                assert!(caller.charge(1).await.is_admitted(), "{one} and {other}: {asked}, in time");
+            }
         }
     }
 }

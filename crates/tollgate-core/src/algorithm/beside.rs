@@ -77,6 +77,13 @@ impl Side {
         guard.give_back(basis, *max, before - state.window_count(basis, now), now);
     }
 
+    /// Remembers that the clock was set back, if its quota is known. Else every look would take it for whole only after
+    /// the longest wait from then on, until the clock is back where it was.
+    fn settle_clock(&mut self, now: Timestamp) {
+        self.state.settle_clock(&self.quota(), now);
+        self.guard.settle(&self.basis, now);
+    }
+
     /// Counts what was admitted under another quota.
     fn press(&mut self, cost: u32, now: Timestamp) {
         self.state.press(&self.basis, self.max, cost, now);
@@ -85,9 +92,12 @@ impl Side {
 }
 
 impl Beside {
-    /// Nothing is kept for longer than it would be if it were asked now; if it is to be, the clock was set back.
-    pub(super) fn settle_clock(&mut self, now: Timestamp) {
+    /// Nothing is kept for longer than it would be if it were asked now; if it is to be, the clock was set back, and from
+    /// here on all is counted from now. `basis`: that of the quota that was asked last.
+    pub(super) fn settle_clock(&mut self, basis: &Basis, now: Timestamp) {
+        self.guard.settle(basis, now);
         if self.other.max > 0 {
+            self.other.settle_clock(now);
             self.until = self.until.min(self.other.until(now));
         }
     }

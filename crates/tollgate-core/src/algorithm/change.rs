@@ -44,12 +44,16 @@ impl Counter {
             }
             Some(beside) if beside.other.basis == basis => {
                 self.move_to(now);
+                self.state.settle_clock(&self.basis.quota(beside.max), now);
                 let state = beside.other.state.clone();
                 self.put_beside(quota, state, Some(beside), now);
             }
             beside => {
                 forgotten = None;
                 self.move_to(now);
+                if let Some(beside) = &beside {
+                    self.state.settle_clock(&self.basis.quota(beside.max), now);
+                }
                 let state = self.under(quota, beside.as_deref(), now);
                 self.put_beside(quota, state, beside, now);
             }
@@ -67,14 +71,14 @@ impl Counter {
 
     /// Drops the state of a quota that nobody is expected to ask under any more, and returns it.
     pub(super) fn forget_the_other(&mut self, now: Timestamp) -> Option<Box<Beside>> {
-        self.beside.as_mut()?.settle_clock(now);
+        self.beside.as_mut()?.settle_clock(&self.basis, now);
         self.beside.take_if(|beside| beside.until <= now.as_micros())
     }
 
     /// Sees to it that nothing is kept for longer because the clock was set back.
     pub(crate) fn settle_clock(&mut self, now: Timestamp) {
         if let Some(beside) = &mut self.beside {
-            beside.settle_clock(now);
+            beside.settle_clock(&self.basis, now);
             let quota = self.basis.quota(beside.max);
             if self.state.expires_at(&self.basis) > now.saturating_add(quota.full_refill()).as_micros() {
                 self.state.settle(&quota, now);

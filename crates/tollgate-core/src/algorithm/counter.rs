@@ -307,6 +307,15 @@ impl State {
         }
     }
 
+    /// Remembers that the clock was set back, and nothing else.
+    pub(super) fn settle_clock(&mut self, quota: &Quota, now: Timestamp) {
+        match self {
+            // It would drop what has left as well.
+            Self::SlidingLog(state) if !state.is_ahead_of(now) => {}
+            _ => self.settle(quota, now),
+        }
+    }
+
     /// Whether it is a bucket that is whole only later than this quota takes at most.
     pub(crate) fn is_beyond(&self, quota: &Quota, now: Timestamp) -> bool {
         match self {

@@ -43,6 +43,13 @@ impl Guard {
         self.0.left(now).min(fill(window))
     }
 
+    /// Remembers that the clock was set back: if it is whole only later than it can be, it is counted from now.
+    pub(super) fn settle(&mut self, window: &Basis, now: Timestamp) {
+        if self.0.left(now) > fill(window) {
+            self.0.set(fill(window), now, false);
+        }
+    }
+
     /// Counts what was admitted, up to what it holds.
     pub(super) fn press(&mut self, window: &Basis, limit: u32, cost: u32, now: Timestamp) {
         if self.is_none() {

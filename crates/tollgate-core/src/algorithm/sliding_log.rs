@@ -82,6 +82,11 @@ pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Recei
 }
 
 impl State {
+    /// Whether an entry is yet to come: then the clock was set back.
+    pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
+        self.entries.back().is_some_and(|newest| newest.at() > now.as_micros())
+    }
+
     /// Does what a denied charge does.
     pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
         self.move_to(quota.period_micros(), now);

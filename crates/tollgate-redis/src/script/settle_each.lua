@@ -158,7 +158,7 @@ local function refund(k, cost, charged, reset)
   if byte(value, 1) == TWO then
     value, b = open(value)
     if not value then return end
-    if is_over(k, b) then b = nil end
+    if is_over(k, b, value) then b = nil end
   elseif not read_head(value) then
     return
   end

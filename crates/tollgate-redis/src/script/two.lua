@@ -159,9 +159,47 @@ local function is_beyond(k, t)
   return micros ~= left or parts ~= ys[k]
 end
 
--- Whether what is beside matters no more.
-local function is_over(k, b)
+-- A guard of a window of this period, and whether it has changed: if it is whole only later than it can be, the clock was set
+-- back, and it is counted from now.
+local function settled_guard(guard, parts, period)
+  local left, most = guard - now, 2 * period
+  if left > most or (left == most and parts > 0) then return now + most, 0, true end
+  return guard, parts, false
+end
+
+-- The bytes of a counter, which are others if the clock was set back: then it is counted from now.
+local function settled(k, value, max)
+  local algorithm, _, micros, from, wide = read_head(value)
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
+    local o, t = k + #keys, term_beside(value, max, 0)
+    bring_plain(o, t, value)
+    if not is_debt(t, xs[o] - now, ys[o]) then return value end
+    local left, parts = wait_of(o, t)
+    xs[o], ys[o] = now + left, parts
+    return (value_of(o))
+  end
+  local ahead
+  if algorithm == FIXED_WINDOW then
+    ahead = number(value, from, 7) > now
+  elseif algorithm == SLIDING_WINDOW then
+    ahead = number(value, from, 6) > floor(now / micros)
+  else
+    ahead = #value >= from + 4 and number(value, #value - wide - 6, 7) > now
+  end
+  return ahead and moved_to_now(k, value) or value
+end
+
+-- Whether what is beside this counter matters no more. If the clock was set back, all is counted from now.
+local function is_over(k, b, value)
+  local _, _, period = read_head(value)
+  local guard, others_guard, other = false, false, b.other
+  b.guard, b.parts, guard = settled_guard(b.guard, b.parts, period)
+  if guard then changed[k] = true end
   if b.others_max > 0 then
+    b.other = settled(k, other, b.others_max)
+    local _, _, others_period = read_head(other)
+    b.others_guard, b.others_parts, others_guard = settled_guard(b.others_guard, b.others_parts, others_period)
+    if others_guard or b.other ~= other then changed[k] = true end
     -- Later than that, the clock was set back.
     local ends = now + full_refill(b.other, b.others_max)
     if ends < b.ends then b.ends, changed[k] = ends, true end
@@ -211,7 +249,7 @@ local function bring(k, t)
     end
   end
   as_read[k] = nil
-  if b and is_over(k, b) then b, besides[k], forgotten[k] = nil, nil, b end
+  if b and is_over(k, b, value) then b, besides[k], forgotten[k] = nil, nil, b end
   if not value then return seed(k, t, 0) end
   local own = is_basis(value, t)
   if not own and not b and not is_counter(value) then return foreign(k, t) end
@@ -228,12 +266,14 @@ local function bring(k, t)
       xs[k], ys[k] = now + micros, parts
     end
   elseif b and is_basis(b.other, t) then
-    value = moved_to_now(k, value)
+    value = settled(k, moved_to_now(k, value), b.max)
     bring_plain(k, t, b.other)
     keep_as_read(k, t, b.other)
     put_beside(k, t, value, b)
   else
-    bring_changed(k, t, moved_to_now(k, value), b)
+    value = moved_to_now(k, value)
+    if b then value = settled(k, value, b.max) end
+    bring_changed(k, t, value, b)
   end
   set_guard(k, t)
 end
