@@ -167,7 +167,7 @@ fn keys_disappear_also_after_the_clock_was_set_back() {
         for i in 0..500_u64 {
             assert!(store.decide(&[Charge::new(rule("before"), &Key::from(i), &quota)]).is_admitted());
         }
-        let now = tollgate_core::Clock::now(&clock);
+        let now = clock.now();
         clock.set(now.saturating_sub(365 * 24 * 60 * MINUTE));
         for _ in 0..10 * 60 {
             clock.advance(SECOND);
@@ -193,6 +193,30 @@ fn keys_disappear_also_where_nobody_notices_that_the_clock_was_set_back() {
             store.decide(&[Charge::new(rule, &hot, &quota)]);
         }
         assert_eq!(store.len(), 1, "{back}");
+    }
+}
+
+/// Whether or not anybody has asked under the first quota again, so that it is known how much it holds.
+#[test]
+fn keys_of_two_quotas_disappear_also_after_the_clock_was_set_back() {
+    for one in each(5) {
+        for other in each(7) {
+            for asked in [&[one, other][..], &[one, other, one]] {
+                let (store, clock) = store(5_000);
+                for i in 0..100_u64 {
+                    for quota in asked {
+                        store.decide(&[Charge::new(rule("before"), &Key::from(i), quota)]);
+                    }
+                }
+                let now = clock.now();
+                clock.set(now.saturating_sub(365 * 24 * 60 * MINUTE));
+                for _ in 0..60 {
+                    clock.advance(10 * SECOND);
+                    store.decide(&[Charge::new(rule("after"), &Key::GLOBAL, &one)]);
+                }
+                assert!(store.len() <= 1, "{asked:?}: {} keys", store.len());
+            }
+        }
     }
 }
 

@@ -37,6 +37,9 @@ pub(crate) struct Beside {
     pub(super) other: Side,
     /// From when on nobody is expected to ask under the other.
     pub(super) until: u64,
+    /// When the other was put here, while it is not known how much its quota holds; else zero. Whether the clock was set
+    /// back can then be told by nothing else.
+    pub(super) since: u64,
 }
 
 impl Side {
@@ -99,6 +102,9 @@ impl Beside {
         if self.other.max > 0 {
             self.other.settle_clock(now);
             self.until = self.until.min(self.other.until(now));
+        } else if let Some(back) = self.since.checked_sub(now.as_micros()) {
+            self.until -= back;
+            self.since = now.as_micros();
         }
     }
 

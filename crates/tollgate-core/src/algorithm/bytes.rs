@@ -31,7 +31,7 @@
 //! | 4 | how many bytes the first counter takes |
 //! | 4, twice | how much the quota of each holds; of the second, 0 if that is not known |
 //! | 7 | the microsecond until which the second is kept |
-//! | 7 + 4, twice | of each that has a guard, as a fixed window may, when that is whole: the microsecond, and parts of one, so many to one as the quota holds; else 0 |
+//! | 7 + 4, twice | of each that has a guard, as a fixed window may, when that is whole: the microsecond, and parts of one, so many to one as the quota holds; else 0. Of the second, if it is not known how much its quota holds, the microsecond at which it was put there |
 //! | | the counter of the quota that was asked last |
 //! | | the counter of the other |
 //!
@@ -104,8 +104,13 @@ impl Counter {
         write(&mut bytes, beside.max.into(), MAX);
         write(&mut bytes, beside.other.max.into(), MAX);
         write(&mut bytes, beside.until, MOMENT);
-        for Guard(full_at) in [beside.guard, beside.other.guard] {
-            let Span { micros, parts } = full_at.at();
+        let others_guard = if beside.other.max == 0 {
+            // It has none.
+            Span { micros: beside.since, parts: 0 }
+        } else {
+            beside.other.guard.0.at()
+        };
+        for Span { micros, parts } in [beside.guard.0.at(), others_guard] {
             write(&mut bytes, micros, MOMENT);
             write(&mut bytes, parts.into(), MAX);
         }
@@ -160,23 +165,26 @@ fn plain(basis: &Basis, state: &State) -> Vec<u8> {
 
 fn read_two(mut rest: &[u8]) -> Option<Counter> {
     let length = read(&mut rest, LENGTH)? as usize;
-    let maxes = [read(&mut rest, MAX)? as u32, read(&mut rest, MAX)? as u32];
+    let (max, others_max) = (read(&mut rest, MAX)? as u32, read(&mut rest, MAX)? as u32);
     let until = read(&mut rest, MOMENT).filter(|until| *until < END)?;
-    let mut guards = [Guard::default(); 2];
-    for (guard, max) in guards.iter_mut().zip(maxes) {
-        let (micros, parts) = (read(&mut rest, MOMENT)?, read(&mut rest, MAX)? as u32);
-        if micros >= END || (micros > 0 && parts >= max) {
-            return None;
-        }
-        *guard = Guard(FullAt::new(Span { micros, parts }, false));
-    }
+    let guard = read_guard(&mut rest, max)?;
+    let (others_guard, since) = if others_max > 0 {
+        (read_guard(&mut rest, others_max)?, 0)
+    } else {
+        let (since, parts) = (read(&mut rest, MOMENT)?, read(&mut rest, MAX)?);
+        (since <= until && parts == 0).then_some((Guard::default(), since))?
+    };
     let (own, other) = rest.split_at_checked(length)?;
     let (own, other) = (read_plain(own)?, read_plain(other)?);
-    let [max, others_max] = maxes;
-    let [guard, others_guard] = guards;
     let other = Side { basis: other.basis, state: other.state, max: others_max, guard: others_guard };
-    let beside = Beside { max, guard, other, until };
+    let beside = Beside { max, guard, other, until, since };
     (max > 0).then(|| Counter { beside: Some(Box::new(beside)), ..own })
+}
+
+fn read_guard(rest: &mut &[u8], max: u32) -> Option<Guard> {
+    let (micros, parts) = (read(rest, MOMENT)?, read(rest, MAX)? as u32);
+    let guard = Guard(FullAt::new(Span { micros, parts }, false));
+    (micros < END && (micros == 0 || parts < max)).then_some(guard)
 }
 
 fn read_plain(bytes: &[u8]) -> Option<Counter> {

@@ -117,6 +117,7 @@ impl Counter {
             guard: before.as_ref().map_or(Guard::default(), |before| before.guard),
         };
         let until = old.until(now);
+        let since = if old.max == 0 { now.as_micros() } else { 0 };
         let back = before.as_ref().filter(|before| before.other.basis == basis);
         let guard = match back {
             Some(before) if before.other.max == quota.max() => before.other.guard,
@@ -124,7 +125,7 @@ impl Counter {
         };
         let came_back = back.is_some();
         if until > now.as_micros() {
-            self.beside = Some(Box::new(Beside { max: quota.max(), guard, other: old, until }));
+            self.beside = Some(Box::new(Beside { max: quota.max(), guard, other: old, until, since }));
         } else if let Some(before) = before.filter(|_| !came_back) {
             self.beside = Some(Box::new(Beside { max: quota.max(), guard, ..*before }));
         }

@@ -2,7 +2,7 @@
 -- bit.
 
 -- What is kept beside each counter: how much its quota holds (`max`), its guard, the bytes of the other counter with the
--- same (`others_`), and until when that is kept.
+-- same (`others_`), until when that is kept (`ends`), and while it is not known how much its quota holds since when.
 local besides = {}
 -- What was beside and matters no more. It is gone when anything is admitted; a denial changes nothing.
 local forgotten = {}
@@ -23,6 +23,12 @@ local function open(value)
   size, b.max, b.others_max, b.ends, b.guard, b.parts, b.others_guard, b.others_parts, at = read(TWO_FORM, value, 2)
   if b.max == 0 or b.ends >= EXACT or b.guard >= EXACT or b.others_guard >= EXACT then return nil end
   if b.guard > 0 and b.parts >= b.max then return nil end
+  b.since = 0
+  if b.others_max == 0 then
+    -- It has no guard; when it was put there is in its place.
+    if b.others_guard > b.ends or b.others_parts > 0 then return nil end
+    b.since, b.others_guard = b.others_guard, 0
+  end
   if b.others_guard > 0 and b.others_parts >= b.others_max then return nil end
   local own = sub(value, at, at + size - 1)
   b.other = sub(value, at + size)
@@ -34,7 +40,8 @@ end
 local function close(k, value, left)
   local b = besides[k] or forgotten[k]
   if not b then return value, left end
-  local head = write(TWO_FORM, #value, b.max, b.others_max, b.ends, b.guard, b.parts, b.others_guard, b.others_parts)
+  local guard = b.others_max == 0 and b.since or b.others_guard
+  local head = write(TWO_FORM, #value, b.max, b.others_max, b.ends, b.guard, b.parts, guard, b.others_parts)
   return char(TWO) .. head .. value .. b.other, math.max(left, b.ends - now)
 end
 
@@ -113,7 +120,8 @@ end
 -- Puts beside what there was, `value`, if it may still matter, the counter being one of the term from now on. `b`: what was
 -- beside until now.
 local function put_beside(k, t, value, b)
-  local new = { max = t.max, guard = 0, parts = 0, other = value, others_max = 0, others_guard = 0, others_parts = 0 }
+  local new = { max = t.max, guard = 0, parts = 0, since = now }
+  new.other, new.others_max, new.others_guard, new.others_parts = value, 0, 0, 0
   local back = false
   if b then
     new.others_max, new.others_guard, new.others_parts = b.max, b.guard, b.parts
@@ -203,6 +211,8 @@ local function is_over(k, b, value)
     -- Later than that, the clock was set back.
     local ends = now + full_refill(b.other, b.others_max)
     if ends < b.ends then b.ends, changed[k] = ends, true end
+  elseif b.since > now then
+    b.ends, b.since, changed[k] = b.ends - (b.since - now), now, true
   end
   return b.ends <= now
 end
