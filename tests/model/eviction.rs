@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use tollgate_core::{
-    Charge, Clock, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, RuleName, SECOND, Timestamp,
+    Charge, Clock, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Refund, RuleName, SECOND, Store,
+    Timestamp,
 };
 
 fn store(max_keys: usize) -> (MemoryStore<ManualClock>, ManualClock) {
@@ -83,6 +84,34 @@ fn exhausted_callers_survive_a_flood_of_new_ones() {
         }
         for key in &exhausted {
             assert!(!store.decide(&[Charge::new(rule("limit"), key, &quota)]).is_admitted(), "{quota} {key}");
+        }
+    }
+}
+
+/// Also where it was under two quotas, and what is given back comes after the one was forgotten.
+#[test]
+fn an_exhausted_caller_of_two_quotas_survives_a_refund() {
+    for one in [Quota::per_second(10), Quota::fixed_window(10, SECOND), Quota::sliding_log(10, SECOND)] {
+        for other in each(10) {
+            let (store, clock) = store(16);
+            let [first, last] = [one, other].map(|quota| {
+                let store = &store;
+                move |cost| {
+                    let charge = Charge::new(rule("exhausted"), "caller", &quota).cost(cost);
+                    store.decide(&[charge]).is_admitted()
+                }
+            });
+            assert!(first(1) && last(9));
+            clock.advance(5 * SECOND);
+            while last(1) {}
+            let refund = Refund::new(rule("exhausted"), "caller", 0);
+            tollgate_contract::block_on(store.refund(&[refund])).expect("memory does not fail");
+            let light = Quota::per_hour(1_000_000);
+            for i in 0..16_u64 {
+                store.decide(&[Charge::new(rule("light"), &Key::from(i), &light)]);
+            }
+            assert_eq!(store.evicted(), 1, "{one}, then {other}");
+            assert!(!last(10), "{one}, then {other}");
         }
     }
 }

@@ -189,7 +189,13 @@ impl Counter {
         self.beside.is_some()
     }
 
-    /// What share of the budget is used, [`PRESSED`] being all of it. Of two, the larger share.
+    /// The quota that was asked last, if there are two.
+    pub(crate) fn asked_last(&self) -> Option<Quota> {
+        self.beside.as_ref().map(|beside| self.basis.quota(beside.max))
+    }
+
+    /// What share of the budget is used if there are two quotas, [`PRESSED`] being all of it: the larger share. Of one
+    /// alone it is not known how much it holds.
     pub(crate) fn pressure(&self, now: Timestamp) -> u32 {
         let Some(beside) = &self.beside else { return 0 };
         let other = &beside.other;

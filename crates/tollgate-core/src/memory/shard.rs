@@ -282,8 +282,12 @@ impl Shard {
         if let Ok(at) = self.table.find(tag) {
             let slot = self.table.slot(at);
             if slot.is_of_two() {
-                let counter = &mut self.rest.of_two[slot.packed.narrow as usize];
-                return counter.refund(refund.cost, refund.receipt, now);
+                let asked = self.rest.of_two[slot.packed.narrow as usize].asked_last();
+                let Some(asked) = asked else { return };
+                // It may be under two no more.
+                return self.change(at, &asked, now, |counter| {
+                    counter.refund(refund.cost, refund.receipt, now);
+                });
             }
             let quota = self.rest.quotas.get(slot.quota);
             with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
