@@ -65,11 +65,18 @@ fn garbage(number: usize, quota: &Quota) -> Vec<Vec<u8>> {
         counter.charge(quota, 1, now);
     }
     let bytes = counter.to_bytes();
-    for at in 0..bytes.len() {
-        for bit in 0..8 {
-            let mut value = bytes.clone();
-            value[at] ^= 1 << bit;
-            values.push(value);
+    // Also of one that is under two quotas.
+    let other = Quota::leaky_bucket(300, Duration::from_micros(12_345_679));
+    for quota in [other, *quota] {
+        counter.charge(&quota, 1, NOW.saturating_sub(Duration::from_millis(1)));
+    }
+    for bytes in [&bytes, &counter.to_bytes()] {
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut value = bytes.clone();
+                value[at] ^= 1 << bit;
+                values.push(value);
+            }
         }
     }
     for len in 0..bytes.len() {

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
+use crate::quota::gcd;
 use crate::{Algorithm, Quota};
 
 /// The shortest period that a quota has, in microseconds.
@@ -43,7 +44,7 @@ impl Basis {
             Algorithm::SlidingLog => Quota::sliding_log(max, period),
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 // A period in lowest terms may be shorter than that of any quota.
-                let times = SHORTEST.div_ceil(self.micros.get()) as u32;
+                let times = self.times();
                 let (units, period) = (self.units.saturating_mul(times), period * times);
                 if self.algorithm == Algorithm::TokenBucket {
                     Quota::token_bucket(units, period).burst(max)
@@ -52,6 +53,19 @@ impl Basis {
                 }
             }
         }
+    }
+
+    /// Whether it is the rate of any quota: in lowest terms, and not faster than all of them. Parts of a microsecond mean
+    /// something else to the quota of a rate that is not.
+    pub(crate) const fn is_rate(&self) -> bool {
+        self.units == 1
+            || (self.units.checked_mul(self.times()).is_some()
+                && gcd(self.units as u64, self.micros.get()) == 1)
+    }
+
+    /// How many times the period in lowest terms is one that a quota may have.
+    const fn times(&self) -> u32 {
+        SHORTEST.div_ceil(self.micros.get()) as u32
     }
 
     /// The period of a window or a log.

@@ -176,6 +176,12 @@ fn read_two(mut rest: &[u8]) -> Option<Counter> {
     };
     let (own, other) = rest.split_at_checked(length)?;
     let (own, other) = (read_plain(own)?, read_plain(other)?);
+    // Only windows have guards.
+    for (guard, counter) in [(guard, &own), (others_guard, &other)] {
+        if !guard.is_none() && counter.basis.algorithm != Algorithm::FixedWindow {
+            return None;
+        }
+    }
     let other = Side { basis: other.basis, state: other.state, max: others_max, guard: others_guard };
     let beside = Beside { max, guard, other, until, since };
     (max > 0).then(|| Counter { beside: Some(Box::new(beside)), ..own })
@@ -257,7 +263,8 @@ fn read_bucket(algorithm: Algorithm, form: usize, mut rest: &[u8]) -> Option<Cou
     let marked = read(&mut rest, MOMENT)?;
     let (whole_at, owes) = (marked & !OWES, marked & OWES != 0);
     let parts = u32::try_from(read(&mut rest, units_wide)?).ok()?;
-    if !rest.is_empty() || parts >= units || whole_at >= END {
+    let basis = Basis { algorithm, units, micros };
+    if !rest.is_empty() || parts >= units || whole_at >= END || !basis.is_rate() {
         return None;
     }
     let full_at = FullAt::new(Span { micros: whole_at, parts }, owes);
@@ -266,7 +273,7 @@ fn read_bucket(algorithm: Algorithm, form: usize, mut rest: &[u8]) -> Option<Cou
     } else {
         State::LeakyBucket(leaky_bucket::State(full_at))
     };
-    Some(Counter::of(Basis { algorithm, units, micros }, state))
+    Some(Counter::of(basis, state))
 }
 
 fn read_fixed_window(mut rest: &[u8]) -> Option<State> {

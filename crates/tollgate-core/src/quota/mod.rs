@@ -392,7 +392,7 @@ const fn at_least_one(n: u64) -> NonZeroU64 {
     }
 }
 
-const fn gcd(mut a: u64, mut b: u64) -> u64 {
+pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -25,6 +25,15 @@ local function read_full(value, from)
   return low + high * HIGH, false
 end
 
+-- Whether so many units in so many microseconds are the rate of any quota: in lowest terms, and not faster than all of them.
+-- To the quota of another rate, parts of a microsecond would mean something else.
+local function is_rate(units, micros)
+  if units == 1 then return true end
+  if units * ceil(1000 / micros) > U32 then return false end
+  while micros > 0 do units, micros = micros, units % micros end
+  return units == 1
+end
+
 -- What the head of a value says: algorithm, units and microseconds of the rate (or the period), where the rest
 -- begins, and how wide a part of a microsecond (or a log's costs) is. Nothing if it is the head of no counter.
 local function read_head(value)
@@ -43,7 +52,7 @@ local function read_head(value)
     local micros, units = number(value, 2, wide) * scale, 1
     if parts > 0 then units = number(value, 2 + wide, parts) end
     if micros == 0 or micros >= EXACT or units == 0 or read_full(value, from) >= EXACT then return nil end
-    if parts > 0 and number(value, from + 7, parts) >= units then return nil end
+    if parts > 0 and (number(value, from + 7, parts) >= units or not is_rate(units, micros)) then return nil end
     return algorithm, units, micros, from, parts
   end
   local period, costs, from = form % 5, floor(form / 5) + 1, 2

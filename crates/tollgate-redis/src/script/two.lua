@@ -33,6 +33,9 @@ local function open(value)
   local own = sub(value, at, at + size - 1)
   b.other = sub(value, at + size)
   if #own ~= size or not is_counter(own) or not is_counter(b.other) then return nil end
+  -- Only windows have guards.
+  if b.guard > 0 and read_head(own) ~= FIXED_WINDOW then return nil end
+  if b.others_guard > 0 and read_head(b.other) ~= FIXED_WINDOW then return nil end
   return own, b
 end
 

@@ -72,23 +72,53 @@ fn bytes_of_two_quotas_are_of_both() {
 
 #[test]
 fn any_bytes_of_two_quotas_are_read_without_a_panic() {
-    let bytes = of_two(Quota::fixed_window(3, SECOND), Quota::sliding_log(3, MINUTE), 2).to_bytes();
-    let mut read = 0;
-    for at in 0..bytes.len() {
-        for byte in [0, 1, 3, 0x7f, 0xff] {
-            let mut bytes = bytes.clone();
-            bytes[at] = byte;
-            let Some(mut counter) = Counter::from_bytes(&bytes) else { continue };
-            read += 1;
-            for quota in quotas() {
-                let _ = counter.peek(&quota, 1, NOW);
-                let _ = counter.clone().charge(&quota, 1, NOW);
+    for (one, other) in [
+        (Quota::fixed_window(3, SECOND), Quota::sliding_log(3, MINUTE)),
+        (Quota::per_second(7), Quota::leaky_bucket(100, Duration::from_micros(12_345_678))),
+    ] {
+        let bytes = of_two(one, other, 2).to_bytes();
+        let mut read = 0;
+        for at in 0..bytes.len() {
+            for byte in [0, 1, 3, 0x7f, 0xac, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[at] = byte;
+                let Some(mut counter) = Counter::from_bytes(&bytes) else { continue };
+                read += 1;
+                for now in [NOW, NOW.saturating_sub(DAY)] {
+                    for quota in quotas() {
+                        let _ = counter.peek(&quota, 1, now);
+                        let _ = counter.clone().charge(&quota, 1, now);
+                    }
+                    counter.settle_clock(now);
+                    counter.debit(&one, u32::MAX, None, now);
+                    counter.refund(u32::MAX, None, now);
+                }
             }
-            counter.debit(&Quota::fixed_window(3, SECOND), u32::MAX, None, NOW);
-            counter.refund(u32::MAX, None, NOW);
         }
+        assert!(read > 50, "{read}");
     }
-    assert!(read > 50, "{read}");
+}
+
+/// To the quota that such a counter would be of, a part of a microsecond is another one.
+#[test]
+fn a_rate_that_no_quota_has_is_none() {
+    let bucket = |micros: u64, units: u32| {
+        let basis = Basis { algorithm: Algorithm::TokenBucket, units, micros: micros.try_into().unwrap() };
+        let full_at = FullAt::new(Span { micros: NOW.as_micros(), parts: units - 1 }, false);
+        plain(&basis, &State::TokenBucket(token_bucket::State(full_at)))
+    };
+    for (micros, units, is_rate) in [
+        (1_000_000, 7, true),
+        (1_000_000, 8, false),
+        (250, 1_000_003, true),
+        (1, 4_294_967, true),
+        // More than any quota holds in a millisecond.
+        (1, 4_294_968, false),
+        (3, u32::MAX - 1, false),
+    ] {
+        let bytes = bucket(micros, units);
+        assert_eq!(Counter::from_bytes(&bytes).is_some(), is_rate, "{units} in {micros} µs");
+    }
 }
 
 #[test]
