@@ -367,6 +367,15 @@ impl Timeline {
             let rules = 0..self.rules.len();
             let all = rules.flat_map(|rule| (0..self.keys.len()).map(move |key| (rule, key, u32::MAX)));
             self.charge_all(all.collect()).await;
+            // Under a quota that makes no sense nothing is settled, but by the store in memory, whenever it sweeps.
+            for rule in 0..self.rules.len() {
+                let (name, quota) = self.rules[rule];
+                for key in 0..self.keys.len() {
+                    if quota.max() == 0 {
+                        self.forget((name, self.keys[key])).await;
+                    }
+                }
+            }
         }
     }
 }
