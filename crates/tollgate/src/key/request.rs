@@ -87,7 +87,8 @@ impl KeyExtractor for Bearer {
 #[must_use]
 pub struct Cookie(Cow<'static, str>);
 
-/// The value of a cookie, percent-decoded and without quotes around it: however a session is spelled, it is one key.
+/// The value of a cookie, percent-decoded and without quotes around it: however a session is spelled, it is one key. Its
+/// name is found percent-encoded as well, as there are readers of cookies that decode it.
 ///
 /// A request may carry several cookies of one name, and which of them the application looks at is not known here. If their
 /// values differ, all such requests are counted together, under [`Key::GLOBAL`]: otherwise whoever has a session could put
@@ -122,7 +123,9 @@ impl Cookie {
         let at = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
         let quoted = || value.strip_prefix(b"\"")?.strip_suffix(b"\"");
-        (name == self.0.as_bytes()).then(|| decode(quoted().unwrap_or(value)))
+        // Some readers decode names, some do not, and either may be the application's.
+        let is_it = name == self.0.as_bytes() || *decode(name) == *self.0.as_bytes();
+        is_it.then(|| decode(quoted().unwrap_or(value)))
     }
 }
 

@@ -116,6 +116,8 @@ fn a_cookie_is_one_however_it_is_spelled() {
         b"session=%61%62%63",
         b"session=\"a%62c\"",
         b"session=abc; session=%61bc",
+        b"%73ession=abc",
+        b"s%65ssion =%61bc; session=abc",
     ] {
         let key = key_of(&cookie("session"), &with(&[("cookie", line)]));
         assert_eq!(key, Some(Key::from("abc")), "{}", line.escape_ascii());
@@ -131,6 +133,8 @@ fn of_several_cookies_that_differ_none_is_the_key() {
         &[("cookie", b"session=abc; session=decoy")],
         &[("cookie", b"session=abc; theme=dark; session=decoy; session=abc")],
         &[("cookie", b"session=abc"), ("cookie", b"session =decoy")],
+        &[("cookie", b"session=decoy; %73ession=abc")],
+        &[("cookie", b"%73ession=decoy"), ("cookie", b"session=abc")],
     ] {
         assert_eq!(key_of(&cookie("session"), &with(lines)), Some(Key::GLOBAL), "{lines:?}");
         assert_eq!(key_of(&cookie("session").secret(), &with(lines)), Some(Key::GLOBAL), "{lines:?}");
@@ -139,10 +143,20 @@ fn of_several_cookies_that_differ_none_is_the_key() {
 
 #[test]
 fn a_cookie_with_a_name_that_only_begins_or_ends_alike_is_another() {
-    for line in [&b"session2=abc"[..], b"xsession=abc", b"session", b"Session=abc", b"x=session=abc", b""] {
+    for line in [
+        &b"session2=abc"[..],
+        b"xsession=abc",
+        b"session",
+        b"Session=abc",
+        b"x=session=abc",
+        b"%2573ession=abc",
+        b"",
+    ] {
         assert_eq!(key_of(&cookie("session"), &with(&[("cookie", line)])), None, "{line:?}");
     }
     assert_eq!(shown(&cookie("session"), &with(&[("cookie", b"session=")])), "\"\"");
+    // A name that is meant with its percent sign is found by whoever does not decode it.
+    assert_eq!(shown(&cookie("%73"), &with(&[("cookie", b"%73=abc")])), "abc");
 }
 
 #[test]
