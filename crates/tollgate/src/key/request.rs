@@ -15,7 +15,11 @@ use crate::rule::decode;
 #[must_use]
 pub struct Header(HeaderName);
 
-/// The value of a header field; of several, the first.
+/// The value of a header field.
+///
+/// A request may carry several fields of one name, and which of them the application looks at is not known here. If their
+/// values differ, all such requests are counted together, under [`Key::GLOBAL`]: otherwise whoever has a key could put
+/// another beside it in each request, and be somebody else each time.
 ///
 /// # Panics
 ///
@@ -40,7 +44,17 @@ impl Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        head.headers().get(&self.0).map(http::HeaderValue::as_bytes).into()
+        the_one(head.headers().get_all(&self.0).iter().map(http::HeaderValue::as_bytes))
+    }
+}
+
+/// What is said once, or several times alike. If what is said differs, it is not known which of it counts.
+#[inline]
+fn the_one<V: AsRef<[u8]> + PartialEq>(mut values: impl Iterator<Item = V>) -> Extracted {
+    let Some(first) = values.next() else { return Extracted::Missing };
+    match values.all(|other| other == first) {
+        true => Extracted::Key(Key::from(first.as_ref())),
+        false => Extracted::Key(Key::GLOBAL),
     }
 }
 
@@ -67,19 +81,24 @@ impl<K: KeyExtractor> KeyExtractor for Secret<K> {
 pub struct Bearer;
 
 /// The bearer token in `Authorization`, which is a secret.
+///
+/// Fields of other schemes beside it make no difference. Requests with several tokens that differ are counted together, as
+/// those are with several fields of a [`header`].
 pub fn bearer() -> Secret<Bearer> {
     Secret(Bearer)
 }
 
 impl KeyExtractor for Bearer {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        let value = head.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
-        let token = value.and_then(|value| {
-            let (scheme, token) = value.split_at_checked(b"bearer ".len())?;
-            scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
-        });
-        token.filter(|token| !token.is_empty()).into()
+        the_one(head.headers().get_all(AUTHORIZATION).iter().filter_map(token))
     }
+}
+
+/// The token, if these are credentials of a bearer.
+fn token(credentials: &http::HeaderValue) -> Option<&[u8]> {
+    let (scheme, token) = credentials.as_bytes().split_at_checked(b"bearer ".len())?;
+    let token = scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())?;
+    (!token.is_empty()).then_some(token)
 }
 
 /// See [`cookie`].
@@ -108,12 +127,7 @@ impl KeyExtractor for Cookie {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         let lines = head.headers().get_all(COOKIE).into_iter();
         let pairs = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';'));
-        let mut values = pairs.filter_map(|pair| self.value(pair));
-        let Some(first) = values.next() else { return Extracted::Missing };
-        match values.all(|other| other == first) {
-            true => Extracted::Key(Key::from(&*first)),
-            false => Extracted::Key(Key::GLOBAL),
-        }
+        the_one(pairs.filter_map(|pair| self.value(pair)))
     }
 }
 

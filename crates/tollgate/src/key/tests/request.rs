@@ -13,8 +13,41 @@ fn a_header_is_counted_by_its_value_whatever_bytes_it_has() {
     assert_eq!(shown(&key, &with(&[("x-tenant", b"acme")])), "acme");
     assert_eq!(shown(&key, &with(&[("x-tenant", b"\xff|x")])), "%FF%7Cx");
     assert_eq!(shown(&key, &with(&[("x-tenant", b"")])), "\"\"");
-    assert_eq!(shown(&key, &with(&[("x-tenant", b"first"), ("x-tenant", b"second")])), "first");
     assert_eq!(key_of(&key, &with(&[("x-other", b"acme")])), None);
+}
+
+/// Which of them the application takes is not known, so neither may make another caller of it.
+#[test]
+fn of_several_fields_that_differ_none_is_the_key() {
+    let key = header("x-tenant");
+    for lines in [
+        &[("x-tenant", &b"decoy"[..]), ("x-tenant", b"acme")][..],
+        &[("x-tenant", b"acme"), ("x-tenant", b"decoy")],
+        &[("x-tenant", b"acme"), ("x-tenant", b"acme"), ("x-tenant", b"decoy")],
+        &[("x-tenant", b"acme"), ("x-tenant", b"")],
+    ] {
+        assert_eq!(key_of(&key, &with(lines)), Some(Key::GLOBAL), "{lines:?}");
+        assert_eq!(key_of(&key.clone().secret(), &with(lines)), Some(Key::GLOBAL), "{lines:?}");
+    }
+    let twice = [("x-tenant", &b"acme"[..]), ("x-other", b"x"), ("x-tenant", b"acme")];
+    assert_eq!(shown(&key, &with(&twice)), "acme");
+}
+
+#[test]
+fn of_several_tokens_that_differ_none_is_the_key() {
+    let of = |values: &[&'static str]| {
+        let lines: Vec<_> = values.iter().map(|value| ("authorization", value.as_bytes())).collect();
+        key_of(&bearer(), &with(&lines))
+    };
+    let expected = Some(Key::secret("t0ken"));
+    assert_eq!(of(&["Bearer t0ken", "bearer  t0ken"]), expected);
+    assert_eq!(of(&["Bearer decoy", "Bearer t0ken"]), Some(Key::GLOBAL));
+    assert_eq!(of(&["Bearer t0ken", "Bearer decoy"]), Some(Key::GLOBAL));
+    // What is no token hides none.
+    assert_eq!(of(&["Basic dTpw", "Bearer t0ken"]), expected);
+    assert_eq!(of(&["Bearer t0ken", "Basic dTpw"]), expected);
+    assert_eq!(of(&["Bearer ", "Bearer t0ken"]), expected);
+    assert_eq!(of(&["Basic dTpw", "Bearer"]), None);
 }
 
 #[test]
