@@ -2,7 +2,8 @@
 
 use http::{Method, Request};
 use tollgate::{
-    Counted, Limiter, MissingKey, Mode, Quota, RateLimitLayer, RequestHead, Rule, RuleSet, Tier, Why, key,
+    Counted, Limiter, MissingKey, Mode, Quota, RateLimitLayer, RequestHead, Rule, RuleSet, Share, Tier, Why,
+    key,
 };
 
 use crate::support::{App, RequestExt, get, ok};
@@ -96,6 +97,8 @@ async fn a_key_that_is_not_there_is_told() {
     // In shadow nobody is denied.
     let shadow = rule().on_missing_key(MissingKey::Deny).shadow();
     assert_eq!(one(shadow, &get("/")).await, Why::NoKey(MissingKey::Skip));
+    let all = rule().on_missing_key(MissingKey::Deny).mode(Mode::EnforceFor(Share::WHOLE));
+    assert_eq!(one(all, &get("/")).await, Why::NoKey(MissingKey::Deny));
 }
 
 #[tokio::test]

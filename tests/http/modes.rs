@@ -206,13 +206,27 @@ async fn those_who_are_not_enforced_see_nothing_of_it() {
 
 #[tokio::test]
 async fn a_missing_key_is_not_denied_in_shadow() {
-    for mode in [Mode::Shadow, Mode::EnforceFor(Share::one_of(2))] {
-        let rule = Rule::new("user", Quota::per_hour(1))
-            .key(key::header("user"))
-            .on_missing_key(MissingKey::Deny)
-            .mode(mode);
-        assert_eq!(App::new([rule]).admitted(3, || get("/")).await, 3);
+    assert_eq!(without_key("user", Mode::Shadow).admitted(3, || get("/")).await, 3);
+}
+
+fn without_key(rule: &str, mode: Mode) -> App {
+    let rule = Rule::new(rule, Quota::per_hour(1)).key(key::header("user"));
+    App::new([rule.on_missing_key(MissingKey::Deny).mode(mode)])
+}
+
+#[tokio::test]
+async fn a_missing_key_is_denied_by_a_rule_that_is_enforced_for_those_who_have_none() {
+    assert_eq!(without_key("user", Mode::EnforceFor(Share::WHOLE)).admitted(3, || get("/")).await, 0);
+    // Those without a key are in a share together, which depends on the rule.
+    let half = Share::one_of(2);
+    let mut enforced = 0;
+    for name in (0..20).map(|number| format!("rule-{number}")) {
+        let included = half.includes(RuleName::new(&name).expect("a name"), &Key::GLOBAL);
+        let admitted = without_key(&name, Mode::EnforceFor(half)).admitted(3, || get("/")).await;
+        assert_eq!(admitted, if included { 0 } else { 3 }, "{name}");
+        enforced += usize::from(included);
     }
+    assert!((1..20).contains(&enforced), "{enforced}");
 }
 
 #[tokio::test]

@@ -129,7 +129,8 @@ impl Plan {
             (Some(key), _) => key,
             (None, MissingKey::Shared) => Key::GLOBAL,
             (None, MissingKey::Skip) => return,
-            (None, MissingKey::Deny) if !rule.is_enforced() => {
+            // They belong together, as they do where they are counted.
+            (None, MissingKey::Deny) if rule.role(&Key::GLOBAL) != Role::Enforced => {
                 rule.watch.missing_key(Role::Shadow);
                 return;
             }

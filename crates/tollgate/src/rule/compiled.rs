@@ -227,11 +227,6 @@ impl Compiled {
         self.requests.by_hand
     }
 
-    /// Whether it counts for everybody.
-    pub(crate) fn is_enforced(&self) -> bool {
-        self.mode == Mode::Enforce
-    }
-
     /// The name under which candidates are counted, if there are any.
     pub(crate) const fn candidate_name(&self) -> Option<RuleName> {
         self.candidate

@@ -210,7 +210,9 @@ impl Compiled {
             (Some(key), _) => (key, false),
             (None, MissingKey::Shared) => (Key::GLOBAL, true),
             // It denies nobody, nor counts.
-            (None, MissingKey::Deny) if !self.is_enforced() => return Why::NoKey(MissingKey::Skip),
+            (None, MissingKey::Deny) if self.role(&Key::GLOBAL) != Role::Enforced => {
+                return Why::NoKey(MissingKey::Skip);
+            }
             (None, missing) => return Why::NoKey(missing),
         };
         let tier = match &choice {

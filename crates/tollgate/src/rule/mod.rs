@@ -95,7 +95,7 @@ pub enum MissingKey {
     Shared,
     /// The rule does not count such a request.
     Skip,
-    /// The request is denied.
+    /// The request is denied, unless the rule is [in shadow](Mode) for those that are counted together.
     Deny,
 }
 

@@ -29,6 +29,9 @@ pub enum Mode {
     /// It is counted and told in metrics and logs, and nothing else comes of it.
     Shadow,
     /// It is enforced for this share of all keys, and in shadow for the others. See [`Share::includes`].
+    ///
+    /// Requests without the key are all of one share, whatever [becomes of them](crate::MissingKey): that of
+    /// [`Key::GLOBAL`].
     EnforceFor(Share),
 }
 
