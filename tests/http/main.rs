@@ -14,6 +14,7 @@ mod hosts;
 mod ietf;
 mod keys;
 mod limiter;
+mod limits;
 mod local;
 mod local_limiter;
 mod metering;

@@ -43,17 +43,20 @@ pub(crate) fn route_param<'a>(head: &RequestHead<'a>, name: &str) -> Option<Cow<
     pattern.param(head.path(), name)
 }
 
-/// There are no [`Limits`] to extract: no [layer](crate::RateLimitLayer) around the handler has decided on the request.
+/// There are no [`Limits`] to extract: there is no [layer](crate::RateLimitLayer) around the handler that would tell.
 ///
-/// That is so where there is no layer, but also where no rule counts the request and none is settled. A handler that is
-/// there for such requests as well takes an `Option<Limits>`.
+/// That is so where there is no layer, or where it has no rule that is settled and
+/// [does not expose](crate::RateLimitLayer::expose_decision) what it decides; but never because of what a client sends, nor
+/// because the store fails. A handler that is in such places as well takes an `Option<Limits>`.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MissingLimits;
 
 impl std::fmt::Display for MissingLimits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the handler wants the limits of its request, but no `RateLimitLayer` around it has decided on it")
+        f.write_str(
+            "the handler wants the limits of its request, but no `RateLimitLayer` around it tells them",
+        )
     }
 }
 

@@ -207,7 +207,17 @@ impl<S: Store, R> Gate<S, R> {
     /// The same for a request that goes on without having been charged.
     #[inline]
     pub(crate) fn settle_nothing<A>(&self, request: &mut Request<A>, rules: &Arc<Rules>) {
-        self.settle(request, rules, |limiter| Account::empty(limiter, Arc::clone(rules)));
+        let account = self.settle(request, rules, |limiter| Account::empty(limiter, Arc::clone(rules)));
+        self.mark_uncounted(request, account.is_some());
+    }
+
+    /// Has a handler find its limits also where nothing was decided: what is not in the request or a store that fails are no
+    /// reason for a handler to fail.
+    #[inline]
+    fn mark_uncounted<A>(&self, request: &mut Request<A>, has_account: bool) {
+        if self.expose_decision && !has_account {
+            Limits::mark_uncounted(request.extensions_mut());
+        }
     }
 
     /// What a request is answered that has not got the key of a rule that wants it.
@@ -321,6 +331,7 @@ impl<S: Store, R> Gate<S, R> {
     #[cold]
     pub(crate) fn shadow_alone<A>(&self, request: &mut Request<A>, plan: &Plan) -> Told {
         let account = self.settle(request, plan.rules(), |limiter| Account::shadow(limiter, plan));
+        self.mark_uncounted(request, account.is_some());
         let report = ShadowReport::of(plan);
         self.limiter.shadow(plan, account.as_ref(), report.as_ref());
         if account.is_none() && report.is_none() {

@@ -68,7 +68,8 @@ impl<S, R> RateLimitLayer<S, R> {
     }
 
     /// Whether the [`Decision`](crate::Decision) is put into the extensions of the request, for handlers, and
-    /// of the response, for outer layers; it is unless it is said.
+    /// of the response, for outer layers; it is unless it is said. If it is not, and no rule is settled, handlers have no
+    /// [`Limits`](crate::Limits) either.
     pub fn expose_decision(mut self, on: bool) -> Self {
         self.gate.expose_decision = on;
         self

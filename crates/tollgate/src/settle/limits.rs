@@ -14,7 +14,9 @@ use crate::error::LimiterError;
 ///
 /// It is in the request's extensions if a rule of the limiter is settled
 /// ([`Rule::settle_in_handler`](crate::Rule::settle_in_handler), [`Rule::settle_by`](crate::Rule::settle_by)), and
-/// with the `axum` feature it is an extractor. Where no rule is settled it can be extracted as well, to be looked at.
+/// with the `axum` feature it is an extractor. Where no rule is settled it can be extracted as well, to be looked at, unless
+/// the layer [does not expose](crate::RateLimitLayer::expose_decision) what it decides. A request that a layer lets pass
+/// uncounted has its limits as well; then there is no [`decision`](Self::decision).
 ///
 #[cfg_attr(feature = "axum", doc = "```")]
 #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
@@ -68,7 +70,13 @@ enum Inner {
     Open(Arc<dyn Settling>),
     /// To be looked at.
     Closed(Arc<Decision>),
+    /// No rule has counted the request.
+    Uncounted,
 }
+
+/// In the extensions of a request that a layer lets pass uncounted. It has no size, so to put it there takes no memory.
+#[derive(Clone, Copy, Debug)]
+struct Uncounted;
 
 impl Limits {
     pub(crate) fn new(account: Arc<dyn Settling>) -> Self {
@@ -81,16 +89,23 @@ impl Limits {
         extensions.insert(self);
     }
 
-    /// Those of the request that has these extensions; `None` if no [layer](crate::RateLimitLayer) has put them, or
-    /// at least a [`Decision`], there.
+    /// Says of a request that it goes on uncounted.
+    pub(crate) fn mark_uncounted(extensions: &mut Extensions) {
+        extensions.insert(Uncounted);
+    }
+
+    /// Those of the request that has these extensions; `None` if there is no [layer](crate::RateLimitLayer) around, or
+    /// only such as have no rule that is settled and [do not expose](crate::RateLimitLayer::expose_decision) what they decide.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<Self> {
         if let Some(limits) = extensions.get::<Self>() {
             return Some(limits.clone());
         }
-        extensions
-            .get()
-            .map(|decision: &Decision| Self { inner: Inner::Closed(Arc::new(decision.clone())), outer: None })
+        let inner = match extensions.get::<Decision>() {
+            Some(decision) => Inner::Closed(Arc::new(decision.clone())),
+            None => extensions.get::<Uncounted>().map(|_| Inner::Uncounted)?,
+        };
+        Some(Self { inner, outer: None })
     }
 
     /// What the innermost layer has decided; `None` if no rule counts the request, or the store could not tell.
@@ -99,6 +114,7 @@ impl Limits {
         match &self.inner {
             Inner::Open(account) => account.decision(),
             Inner::Closed(decision) => Some(decision),
+            Inner::Uncounted => None,
         }
     }
 
