@@ -258,6 +258,34 @@ async fn preflights_are_not_charged() {
 }
 
 #[tokio::test]
+async fn what_no_browser_sends_is_no_preflight() {
+    for (name, value) in [
+        ("authorization", "Bearer t0ken"),
+        ("cookie", "session=abc"),
+        ("content-type", "text/plain"),
+        ("content-length", "7"),
+        ("content-length", ""),
+        ("transfer-encoding", "chunked"),
+    ] {
+        let app = App::new([global("r", Quota::per_minute(2))]);
+        assert_eq!(app.admitted(10, || preflight().header(name, value)).await, 2, "{name}: {value}");
+    }
+    for method in ["", " ", "GET /", "GET,POST", "\u{e9}"] {
+        let app = App::new([global("r", Quota::per_minute(2))]);
+        let request = || {
+            let mut request = preflight();
+            let value = http::HeaderValue::from_bytes(method.as_bytes()).unwrap();
+            request.headers_mut().insert("access-control-request-method", value);
+            request
+        };
+        assert_eq!(app.admitted(10, request).await, 2, "{method}");
+    }
+    let app = App::new([global("r", Quota::per_minute(2))]);
+    assert_eq!(app.admitted(10, || preflight().header("content-length", "0")).await, 10);
+    assert_eq!(app.admitted(10, || preflight().header("access-control-request-headers", "x")).await, 10);
+}
+
+#[tokio::test]
 async fn preflights_can_be_charged() {
     let app = App::with([global("r", Quota::per_minute(2))], |layer| layer.charge_preflights(true));
     assert_eq!(app.admitted(10, preflight).await, 2);

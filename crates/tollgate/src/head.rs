@@ -3,9 +3,16 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use http::{Extensions, HeaderMap, Method, Request, Uri, Version, request};
+use http::header::{
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, ORIGIN,
+    TRANSFER_ENCODING,
+};
+use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, request};
 
 use crate::rule::{Pattern, of_authority};
+
+/// What no browser sends with a preflight: it has neither credentials nor content.
+const NEVER_IN_PREFLIGHTS: [HeaderName; 4] = [AUTHORIZATION, COOKIE, CONTENT_TYPE, TRANSFER_ENCODING];
 
 /// A request's head: all of it but the body.
 ///
@@ -81,7 +88,7 @@ impl<'a> RequestHead<'a> {
     pub fn host(&self) -> Option<&'a str> {
         match self.uri.authority() {
             Some(authority) => of_authority(authority.as_str()),
-            None => of_authority(self.headers.get(http::header::HOST)?.to_str().ok()?),
+            None => of_authority(self.headers.get(HOST)?.to_str().ok()?),
         }
     }
 
@@ -112,13 +119,20 @@ impl<'a> RequestHead<'a> {
         Self { pattern, ..self }
     }
 
-    /// Whether this is a CORS preflight, by which a browser asks whether it may send a request. The layer does not limit
+    /// Whether this can be a CORS preflight, by which a browser asks whether it may send a request. The layer does not limit
     /// them [unless it is said](crate::RateLimitLayer::charge_preflights).
+    ///
+    /// It is an `OPTIONS` request with `Origin` and with a method in `Access-Control-Request-Method`. Browsers send no
+    /// credentials and no content with it, so one with `Authorization`, `Cookie`, `Content-Type`, `Transfer-Encoding` or a
+    /// `Content-Length` other than 0 is none. Nothing here says that it was sent by a browser.
     #[must_use]
     pub fn is_preflight(&self) -> bool {
+        let asked_for = || self.headers.get(ACCESS_CONTROL_REQUEST_METHOD);
         self.method == Method::OPTIONS
-            && self.headers.contains_key(http::header::ORIGIN)
-            && self.headers.contains_key(http::header::ACCESS_CONTROL_REQUEST_METHOD)
+            && self.headers.contains_key(ORIGIN)
+            && asked_for().is_some_and(|method| Method::from_bytes(method.as_bytes()).is_ok())
+            && !NEVER_IN_PREFLIGHTS.iter().any(|name| self.headers.contains_key(name))
+            && self.headers.get_all(CONTENT_LENGTH).iter().all(|length| length == "0")
     }
 }
 

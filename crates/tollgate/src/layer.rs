@@ -62,6 +62,21 @@ impl<S, R> RateLimitLayer<S, R> {
 
     /// Whether CORS preflights are limited; they are not unless it is said. A browser takes a preflight that
     /// is answered with 429 for a network error.
+    ///
+    /// Anybody can send a request that [looks like a preflight](crate::RequestHead::is_preflight), as often as they like. That is
+    /// harmless where a CORS layer, or a router that knows methods, answers it. A service that does not look at the method runs
+    /// its handler for it, unlimited: have it charge preflights. Where browsers have to get through, put a second layer with a
+    /// generous quota and `charge_preflights(true)` around all.
+    ///
+    /// ```
+    /// use axum::{Router, routing::any};
+    /// use tollgate::{Quota, RateLimitLayer};
+    ///
+    /// let app: Router = Router::new()
+    ///     .route("/", any(|| async { "whatever the method" }))
+    ///     .layer(RateLimitLayer::new(Quota::per_second(10)))
+    ///     .layer(RateLimitLayer::new(Quota::per_second(100)).charge_preflights(true));
+    /// ```
     pub fn charge_preflights(mut self, on: bool) -> Self {
         self.gate.charge_preflights = on;
         self

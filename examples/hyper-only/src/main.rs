@@ -28,7 +28,8 @@ type Hello<B> = fn(Request<B>) -> std::future::Ready<Result<Response<Body>, Infa
 
 fn app<B>() -> RateLimit<ServiceFn<Hello<B>>> {
     let hello: Hello<B> = |_| std::future::ready(Ok(Response::new(Body::from("hello\n"))));
-    RateLimitLayer::new(QUOTA).layer(service_fn(hello))
+    // It says hello whatever the method, so preflights count as well.
+    RateLimitLayer::new(QUOTA).charge_preflights(true).layer(service_fn(hello))
 }
 
 #[tokio::main]
