@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
-use tollgate::{DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, Retry, Rule, key};
+use tollgate::{
+    DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, Refusal, RequestHead, Retry,
+    Rule, key,
+};
 use tower::service_fn;
 
 use crate::stores::Canned;
@@ -200,6 +203,27 @@ async fn the_inner_response_keeps_what_it_has() {
     assert_eq!(reply.field("x-own"), Some("1"));
     assert_eq!(reply.trio().unwrap().1, 59);
     assert_eq!(reply.extensions().get(), Some(&7u8));
+}
+
+/// As many fields as a map can have.
+fn full(_: Request<()>) -> Reply {
+    let mut reply = ok(Request::new(()));
+    let names = (0..).map(|number| http::HeaderName::try_from(format!("field-{number}")).expect("a name"));
+    let value = http::HeaderValue::from_static("x");
+    names.map(|name| reply.headers_mut().try_append(name, value.clone())).take_while(Result::is_ok).count();
+    reply
+}
+
+#[tokio::test]
+async fn a_response_that_can_have_no_more_fields_is_left_as_it_is() {
+    let fields = full(Request::new(())).headers().len();
+    let (limiter, _) = limiter([global("r", Quota::per_minute(1))]);
+    let layer = RateLimitLayer::new(limiter).ietf_headers(IetfDraft::Draft11);
+    let app = App::over(&layer.rejection(|_: &RequestHead<'_>, _: &Refusal<'_>| full(get("/"))), full);
+    for _ in 0..2 {
+        let reply = app.get("/").await;
+        assert_eq!((reply.headers().len(), reply.trio()), (fields, None));
+    }
 }
 
 #[tokio::test]

@@ -23,10 +23,12 @@ pub(crate) fn policy(rule: RuleName, quota: &Quota) -> HeaderValue {
     value(format!("\"{rule}\";q={};w={}", quota.max(), seconds(window).min(MAX_INTEGER)))
 }
 
-/// Adds a rule's members to what an inner layer, or another rule, has written.
+/// Adds a rule's members to what an inner layer, or another rule, has written. A map that is full, with thousands of fields,
+/// stays as it is.
 pub(super) fn append(policy: HeaderValue, limit: HeaderValue, headers: &mut HeaderMap) {
-    headers.append(POLICY, policy);
-    headers.append(RATELIMIT, limit);
+    if headers.try_append(POLICY, policy).is_ok() {
+        drop(headers.try_append(RATELIMIT, limit));
+    }
 }
 
 /// The member of `RateLimit`: what remains, and how long no more than that can be used.

@@ -92,7 +92,8 @@ impl Fields {
     fn write(&self, headers: &mut HeaderMap) {
         if let Some(seconds) = self.retry_after {
             if !headers.contains_key(RETRY_AFTER) {
-                headers.insert(RETRY_AFTER, wait(seconds));
+                // A map that is full, with thousands of fields, stays as it is.
+                drop(headers.try_insert(RETRY_AFTER, wait(seconds)));
             }
         }
         // RFC 6585, section 4: a 429 must not be stored by a cache. Mostly there is nothing to remove, and
@@ -102,7 +103,7 @@ impl Fields {
                 headers.remove(field);
             }
         }
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        drop(headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store")));
         if let Some(trio) = self.trio {
             trio.write(headers, false);
         }
