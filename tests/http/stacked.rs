@@ -1,10 +1,13 @@
 //! Layers within layers.
 
-use http::StatusCode;
-use tollgate::{IetfDraft, Quota, RateLimitLayer, Rule, key};
+use std::convert::Infallible;
+
+use http::{HeaderValue, Request, StatusCode};
+use tollgate::{IetfDraft, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
+use tower::service_fn;
 
 use crate::ietf::parse;
-use crate::support::{App, Layered, ReplyExt, SECOND, get, limiter};
+use crate::support::{App, Layered, Reply, ReplyExt, SECOND, get, limiter};
 
 fn rule(name: &str, quota: Quota) -> Rule {
     Rule::new(name, quota).key(key::global())
@@ -67,4 +70,87 @@ async fn layers_over_one_limiter_charge_it_twice() {
     let app = App::over(&RateLimitLayer::new(limiter.clone()), crate::support::ok);
     let app = app.within(&RateLimitLayer::new(limiter));
     assert_eq!(app.get("/").await.trio().unwrap().1, 8);
+}
+
+/// What the response to a request tells that the inner of two layers denies, and the outer admits.
+async fn denied_within(inner: impl FnOnce(Layered) -> Layered) -> Reply {
+    let app = App::with([rule("inner", Quota::per_hour(8)).cost_by(|_| 9)], inner);
+    // Less is left in the outer layer than in the inner, and it is the inner that denies.
+    let reply =
+        app.within(&RateLimitLayer::new(limiter([rule("outer", Quota::per_day(4))]).0)).get("/").await;
+    assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
+    reply
+}
+
+#[tokio::test]
+async fn a_denial_by_an_inner_layer_that_keeps_it_to_itself_has_its_own_figures() {
+    let exposed = denied_within(|layer| layer).await;
+    let reply = denied_within(|layer| layer.expose_decision(false)).await;
+    assert_eq!((reply.trio(), reply.trio().unwrap().0), (exposed.trio(), 8));
+    // What was decided is still its own affair, and what the outer layer decided is there.
+    assert_eq!(reply.decision().outcomes().next().unwrap().0.as_str(), "outer");
+}
+
+#[tokio::test]
+async fn a_denial_by_an_inner_layer_without_figures_is_not_given_those_of_a_rule_that_admits() {
+    for exposed in [true, false] {
+        let reply = denied_within(|layer| layer.x_ratelimit_headers(false).expose_decision(exposed)).await;
+        assert_eq!(reply.trio(), None);
+    }
+    // Nor where a denial is no 429.
+    let teapot = |_: &RequestHead<'_>, _: &Refusal<'_>| -> Reply {
+        let mut reply = Reply::default();
+        *reply.status_mut() = StatusCode::IM_A_TEAPOT;
+        reply
+    };
+    let app = App::with([rule("inner", Quota::per_hour(8)).cost_by(|_| 9)], |layer| {
+        layer.expose_decision(false).rejection(teapot)
+    });
+    let reply =
+        app.within(&RateLimitLayer::new(limiter([rule("outer", Quota::per_day(4))]).0)).get("/").await;
+    assert_eq!((reply.status(), reply.trio().unwrap().0), (StatusCode::IM_A_TEAPOT, 8));
+    // Nor through a layer between.
+    let inner = App::with([rule("inner", Quota::per_hour(1)).cost_by(|_| 9)], |layer| {
+        layer.x_ratelimit_headers(false).expose_decision(false)
+    });
+    let outer = |name| RateLimitLayer::new(limiter([rule(name, Quota::per_day(4))]).0);
+    let reply = inner.within(&outer("between")).within(&outer("outer")).get("/").await;
+    assert_eq!((reply.status(), reply.trio()), (StatusCode::TOO_MANY_REQUESTS, None));
+}
+
+/// What a response with these fields tells, behind a layer with ten, of which nine are left.
+async fn told(status: StatusCode, fields: &'static [(&'static str, &'static str)]) -> Reply {
+    let handler = service_fn(move |_: Request<()>| async move {
+        let mut reply = Reply::default();
+        *reply.status_mut() = status;
+        for (name, value) in fields {
+            reply.headers_mut().insert(*name, HeaderValue::from_static(value));
+        }
+        Ok::<_, Infallible>(reply)
+    });
+    App::around(&RateLimitLayer::new(limiter([rule("r", Quota::per_hour(10))]).0), handler).get("/").await
+}
+
+const THREE: [(&str, &str); 3] =
+    [("x-ratelimit-remaining", "20"), ("x-ratelimit-limit", "30"), ("x-ratelimit-reset", "7")];
+
+#[tokio::test]
+async fn a_429_of_the_handlers_own_keeps_the_figures_that_it_has() {
+    assert_eq!(told(StatusCode::TOO_MANY_REQUESTS, &THREE).await.trio(), Some((30, 20, 7)));
+    let reply = told(StatusCode::TOO_MANY_REQUESTS, &[THREE[0]]).await;
+    assert_eq!((reply.field(THREE[0].0), reply.field(THREE[1].0)), (Some("20"), None));
+    // Without figures it is a response like any other, and they tell.
+    assert_eq!(told(StatusCode::TOO_MANY_REQUESTS, &[]).await.trio().unwrap().0, 10);
+    assert_eq!(told(StatusCode::OK, &THREE).await.trio().unwrap().0, 10);
+}
+
+#[tokio::test]
+async fn the_three_are_of_the_rule_or_of_the_handler_and_never_of_both() {
+    // Fewer are left by what the handler says, but that is not all that is to be said.
+    for fields in [&[("x-ratelimit-remaining", "3")][..], &[("x-ratelimit-remaining", "3"), THREE[1]]] {
+        let (limit, remaining, _) = told(StatusCode::OK, fields).await.trio().unwrap();
+        assert_eq!((limit, remaining), (10, 9), "{fields:?}");
+    }
+    let all = &[("x-ratelimit-remaining", "3"), THREE[1], THREE[2]];
+    assert_eq!(told(StatusCode::OK, all).await.trio(), Some((30, 3, 7)));
 }

@@ -14,7 +14,7 @@ use crate::observe::{self, How, Said, Sight};
 use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice, Role, Rules};
 use crate::settle::{Account, Limits};
-use crate::told::{More, One, Shown, Told, expose};
+use crate::told::{More, One, Shown, Told, expose, tell_denial};
 
 /// A limiter, and how it speaks to clients.
 #[derive(Clone, Debug)]
@@ -269,9 +269,7 @@ impl<S: Store, R> Gate<S, R> {
         if self.fields.ietf.is_some() {
             self.fields.lines(&decision, policies).write(response.headers_mut());
         }
-        if self.expose_decision {
-            expose(response.extensions_mut(), || decision);
-        }
+        tell_denial(&mut response, decision, self.shown());
         response
     }
 

@@ -49,6 +49,10 @@ impl<S> RateLimitLayer<S> {
 impl<S, R> RateLimitLayer<S, R> {
     /// Whether `X-RateLimit-Limit`, `-Remaining` and `-Reset` are written, for the tightest rule; they are
     /// unless it is said.
+    ///
+    /// Of layers within each other the tightest rule of all is told. Where an inner one has denied, the response tells what
+    /// that one tells, and nothing of rules that have admitted the request; so none of the three, if the inner layer does not
+    /// write them. A 429 of the handler's own that has `X-RateLimit-Remaining` is left as it is, too.
     pub fn x_ratelimit_headers(mut self, on: bool) -> Self {
         self.gate.fields.legacy = on;
         self

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use http::{Extensions, Response};
+use http::{Extensions, Response, StatusCode};
 use tollgate_core::{Decision, Outcome, RuleName, Timestamp};
 
+use crate::headers::legacy::REMAINING;
 use crate::headers::{HeaderFields, Lines, Trio};
 use crate::limiter::ShadowReport;
 use crate::response_head::ResponseHead;
@@ -60,8 +61,8 @@ impl One {
     #[inline(never)]
     pub(crate) fn write<B>(&self, response: &mut Response<B>) {
         let denied_within = denied_within(response);
-        if self.shown.legacy {
-            Trio::new(self.at, &self.outcome).write(response.headers_mut(), denied_within);
+        if self.shown.legacy && !denied_within {
+            write_trio(|| Trio::new(self.at, &self.outcome), response);
         }
         if self.shown.exposed && !denied_within {
             expose(response.extensions_mut(), || Decision::one(self.at, self.rule, self.outcome));
@@ -79,10 +80,8 @@ impl More {
         let denied_within = denied_within(response);
         if let Some((fields, report)) = &self.shadows {
             tell_shadows(&self.decision, *fields, report, denied_within, response);
-        } else if self.shown.legacy {
-            if let Some(trio) = Trio::of(&self.decision) {
-                trio.write(response.headers_mut(), denied_within);
-            }
+        } else if let (true, Some(trio)) = (self.shown.legacy && !denied_within, Trio::of(&self.decision)) {
+            write_trio(|| trio, response);
         }
         self.lines.write(response.headers_mut());
         if self.shown.exposed && !denied_within {
@@ -109,8 +108,37 @@ fn tell_shadows<B>(
             all.push_at(rule, *outcome, shadow.at());
         }
     });
-    if let (true, Some(trio)) = (fields.legacy, Trio::of(&all)) {
-        trio.write(response.headers_mut(), denied_within);
+    if let (true, Some(trio)) = (fields.legacy && !denied_within, Trio::of(&all)) {
+        write_trio(|| trio, response);
+    }
+}
+
+/// Writes the three fields, unless somebody within has denied the request and does not say so by a decision: figures of a
+/// rule that has admitted it would be taken for the reason.
+#[inline(always)]
+fn write_trio<B>(trio: impl FnOnce() -> Trio, response: &mut Response<B>) {
+    let tells_itself = is_429(response) && response.headers().contains_key(REMAINING);
+    if !tells_itself && response.extensions().get::<Denied>().is_none() {
+        trio().write(response.headers_mut());
+    }
+}
+
+#[inline(always)]
+fn is_429<B>(response: &Response<B>) -> bool {
+    response.status() == StatusCode::TOO_MANY_REQUESTS
+}
+
+/// In the extensions of a response by which a layer denies, if that cannot be seen by anything else.
+#[derive(Clone, Copy, Debug)]
+struct Denied;
+
+/// Has outer layers know that the response is a denial.
+#[inline]
+pub(crate) fn tell_denial<B>(response: &mut Response<B>, decision: Decision, shown: Shown) {
+    if shown.exposed {
+        expose(response.extensions_mut(), || decision);
+    } else if !(shown.legacy && is_429(response)) {
+        response.extensions_mut().insert(Denied);
     }
 }
 

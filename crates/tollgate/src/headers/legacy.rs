@@ -37,27 +37,36 @@ impl Trio {
         decision.tightest().map(|(_, outcome)| Self::new(decision.at(), outcome))
     }
 
-    /// Writes the three, unless an inner layer has written those of a tighter rule, such as one that denied.
+    /// Writes the three, unless an inner layer has written those of a tighter rule. Either they are all of this rule, or all of
+    /// what was there.
     #[inline(always)]
-    pub(crate) fn write(self, headers: &mut HeaderMap, denied_within: bool) {
-        if denied_within && headers.contains_key(REMAINING) {
-            return;
-        }
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
         // A map that is full, with thousands of fields, stays as it is.
         match headers.try_insert(REMAINING, number(self.remaining.into())) {
             Ok(None) => {}
-            Ok(Some(inner)) if !yields(self.remaining, self.is_denial, &inner) => {}
+            Ok(Some(inner)) if !self.yields(&inner, headers) => {}
             Ok(Some(inner)) => return drop(headers.try_insert(REMAINING, inner)),
             Err(_) => return,
         }
-        drop(headers.try_insert(LIMIT, limit(self.limit)));
-        drop(headers.try_insert(RESET, time(self.reset)));
+        let has_limit = headers.try_insert(LIMIT, limit(self.limit)).is_ok();
+        if headers.try_insert(RESET, time(self.reset)).is_err() || !has_limit {
+            remove(headers);
+        }
+    }
+
+    /// Whether what an inner layer says remains is to stand.
+    #[cold]
+    fn yields(self, inner: &HeaderValue, headers: &HeaderMap) -> bool {
+        let inner = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
+        let is_tighter = !self.is_denial && inner.is_some_and(|inner| inner <= self.remaining);
+        is_tighter && headers.contains_key(LIMIT) && headers.contains_key(RESET)
     }
 }
 
-/// Whether what an inner layer says remains is to stand.
+/// Where there is not enough room for the three, there is none of them.
 #[cold]
-fn yields(remaining: u32, is_denial: bool, inner: &HeaderValue) -> bool {
-    let inner = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
-    !is_denial && inner.is_some_and(|inner| inner <= remaining)
+fn remove(headers: &mut HeaderMap) {
+    for field in [LIMIT, REMAINING, RESET] {
+        headers.remove(field);
+    }
 }

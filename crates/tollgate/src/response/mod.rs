@@ -105,7 +105,7 @@ impl Fields {
         }
         drop(headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store")));
         if let Some(trio) = self.trio {
-            trio.write(headers, false);
+            trio.write(headers);
         }
     }
 }
