@@ -2,7 +2,7 @@
 
 use http::Method;
 use tollgate::key::{self, TrustedProxies};
-use tollgate::{Quota, Rule};
+use tollgate::{Key, MissingKey, Quota, RequestHead, Rule, RuleSet, Why};
 
 use crate::support::{App, RequestExt, get, request};
 
@@ -85,6 +85,33 @@ async fn a_parameter_of_the_rest_is_a_key() {
     let app = App::new([rule]);
     assert_eq!(app.admitted(3, || get("/files/a/b")).await, 2);
     assert_eq!(app.admitted(3, || get("/files/a/c")).await, 2);
+}
+
+#[tokio::test]
+async fn a_parameter_is_found_in_any_pattern_by_which_a_rule_matches() {
+    let rule =
+        || Rule::new("r", Quota::per_hour(1)).key(key::path_param("id")).on_missing_key(MissingKey::Skip);
+    for rule in [
+        rule().on_path("/{kind}/{id}").on_path("/users/{user}"),
+        rule().on_path("/users/{user}").on_path("/{kind}/{id}"),
+        rule().on_method(Method::POST).on_path("/users/{id}"),
+        rule().on_path("/{*rest}").on_path("/users/{id}").on_path("/{*all}"),
+        rule().on_path("/users/7").on_path("/users/8").on_path("/users/{id}"),
+        rule().on_path("/users/{id}").on_host("a.example").on_host("*.example"),
+        rule().when(|_| true).on_path("/{kind}/{id}").on_path("/users/{user}"),
+    ] {
+        let explained = RuleSet::new([rule.clone()]).unwrap();
+        let app = App::new([rule]);
+        for id in ["7", "8"] {
+            let request = || request(Method::POST, &format!("http://a.example/users/{id}"));
+            assert_eq!(app.admitted(3, request).await, 1, "{id}");
+            let why = explained.explain(&RequestHead::from(&request())).await.remove(0).why;
+            assert!(matches!(&why, Why::Counts(counted) if counted.key == Key::from(id)), "{why:?}");
+        }
+    }
+    // But not in one that is for another method.
+    let app = App::new([rule().on(Method::PUT, "/users/{id}").on(Method::POST, "/{kind}/{user}")]);
+    assert_eq!(app.admitted(3, || request(Method::POST, "/users/7")).await, 3);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::hold::Patience;
 use crate::key::Extracted;
 use crate::limiter::{Plan, Planner, Planning};
 use crate::response::Rejection;
-use crate::rule::{Matching, Pattern, Rules};
+use crate::rule::{Match, Matching, Rules};
 use crate::service::RateLimit;
 use crate::told::{One, Told, expose};
 use crate::waiting::Waiting;
@@ -44,8 +44,8 @@ impl From<Result<Plan, Planning>> for Asked {
 /// The rules that match a request.
 #[expect(clippy::large_enum_variant, reason = "it is looked at at once")]
 enum Found<'a> {
-    /// One, by its number, which has the same quota for all, and the pattern by which it matches.
-    One(usize, Option<&'a Pattern>),
+    /// One, which has the same quota for all.
+    One(Match<'a>),
     /// None: the request is not limited.
     None,
     /// Such as need more.
@@ -74,16 +74,17 @@ where
         let Self { inner, gate } = self;
         let current = gate.limiter.rules();
         let rules: &Arc<Rules> = &current;
-        let (number, pattern) = match rules.is_one_plain() && !gate.is_exempt(&request) {
+        let matched = match rules.is_one_plain() && !gate.is_exempt(&request) {
             true => (0, None),
             false => match gate.find(&request, rules) {
-                Found::One(number, pattern) => (number, pattern),
+                Found::One(matched) => matched,
                 Found::None => return gate.pass_on(inner, request, rules),
                 Found::Other(asked) => return gate.go_on(inner, request, rules, asked),
             },
         };
+        let number = matched.0;
         let rule = rules.rule(number);
-        let head = || RequestHead::from(&request).with_pattern(pattern);
+        let head = || RequestHead::from(&request).with_matched(std::slice::from_ref(&matched));
         let extracted = rule.key.extract(request.extensions(), head);
         let Extracted::Key(key) = &extracted else {
             let asked = Planner::one(rules, &head(), number, extracted).into();
@@ -122,7 +123,7 @@ impl<S: Store, R> Gate<S, R> {
         let head = RequestHead::from(request);
         match rules.matching(&head) {
             Matching::None => Found::None,
-            Matching::One(number, pattern) if rules.is_plain(number) => Found::One(number, pattern),
+            Matching::One(matched) if rules.is_plain(matched.0) => Found::One(matched),
             matching => Found::Other(Planner::all(rules, &head, matching).into()),
         }
     }

@@ -9,7 +9,7 @@ use http::header::{
 };
 use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, request};
 
-use crate::rule::{Pattern, of_authority};
+use crate::rule::{Match, of_authority};
 
 /// What no browser sends with a preflight: it has neither credentials nor content.
 const NEVER_IN_PREFLIGHTS: [HeaderName; 4] = [AUTHORIZATION, COOKIE, CONTENT_TYPE, TRANSFER_ENCODING];
@@ -24,7 +24,8 @@ pub struct RequestHead<'a> {
     version: Version,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
-    pattern: Option<&'a Pattern>,
+    /// Of the rule that looks at it, where one does: the patterns by which it matches.
+    matched: &'a [Match<'a>],
 }
 
 impl<'a> RequestHead<'a> {
@@ -98,11 +99,12 @@ impl<'a> RequestHead<'a> {
         self.extensions.get()
     }
 
-    /// What a path parameter stands for, percent-decoded: one of the pattern by which the rule
-    /// matched, else (with the `axum` feature) one of the matched route.
+    /// What a path parameter stands for, percent-decoded: one of the pattern by which the rule matched, or of any of them if
+    /// it did by several, else (with the `axum` feature) one of the matched route.
     #[must_use]
     pub fn path_param(&self, name: &str) -> Option<Cow<'a, [u8]>> {
-        self.pattern.and_then(|pattern| pattern.param(self.path(), name)).or_else(|| self.route_param(name))
+        let mut patterns = self.matched.iter().filter_map(|(_, pattern)| *pattern);
+        patterns.find_map(|pattern| pattern.param(self.path(), name)).or_else(|| self.route_param(name))
     }
 
     #[cfg(feature = "axum")]
@@ -115,8 +117,13 @@ impl<'a> RequestHead<'a> {
         None
     }
 
-    pub(crate) fn with_pattern(self, pattern: Option<&'a Pattern>) -> Self {
-        Self { pattern, ..self }
+    /// The same, for a rule that matches by these.
+    #[inline]
+    pub(crate) fn with_matched<'b>(self, matched: &'b [Match<'b>]) -> RequestHead<'b>
+    where
+        'a: 'b,
+    {
+        RequestHead { matched, ..self }
     }
 
     /// Whether this can be a CORS preflight, by which a browser asks whether it may send a request. The layer does not limit
@@ -144,7 +151,7 @@ impl<'a, B> From<&'a Request<B>> for RequestHead<'a> {
             version: request.version(),
             headers: request.headers(),
             extensions: request.extensions(),
-            pattern: None,
+            matched: &[],
         }
     }
 }
@@ -157,7 +164,7 @@ impl<'a> From<&'a request::Parts> for RequestHead<'a> {
             version: parts.version,
             headers: &parts.headers,
             extensions: &parts.extensions,
-            pattern: None,
+            matched: &[],
         }
     }
 }

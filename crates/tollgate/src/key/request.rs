@@ -167,8 +167,8 @@ impl KeyExtractor for Path {
 #[must_use]
 pub struct PathParam(Cow<'static, str>);
 
-/// A path parameter, percent-decoded: of the pattern by which the rule matched, else (with the `axum`
-/// feature) of the matched route.
+/// A path parameter, percent-decoded: of the pattern by which the rule matched, or of any of them if it did by several, else
+/// (with the `axum` feature) of the matched route.
 pub fn path_param(name: impl Into<Cow<'static, str>>) -> PathParam {
     PathParam(name.into())
 }

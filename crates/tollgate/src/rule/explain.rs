@@ -167,9 +167,12 @@ impl RuleSet {
             .rules()
             .iter()
             .enumerate()
-            .map(|(number, rule)| match matches.binary_search_by_key(&number, |(number, _)| *number) {
-                Err(_) => Err(mismatches(rule, head)),
-                Ok(at) => rule.ask(&head.with_pattern(matches[at].1)).ok_or(vec![Mismatch::Predicate]),
+            .map(|(number, rule)| {
+                let found = &matches[matches.partition_point(|(other, _)| *other < number)..];
+                match &found[..found.partition_point(|(other, _)| *other == number)] {
+                    [] => Err(mismatches(rule, head)),
+                    matched => rule.ask(&head.with_matched(matched)).ok_or(vec![Mismatch::Predicate]),
+                }
             })
             .collect();
         let mut explanations = Vec::with_capacity(asked.len());

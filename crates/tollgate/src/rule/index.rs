@@ -11,8 +11,11 @@ use super::paths::Paths;
 use super::pattern::Pattern;
 use crate::RequestHead;
 
-/// The rules that match a request, by number, with the pattern by which they do.
-pub(crate) type Matches<'a> = SmallVec<[(usize, Option<&'a Pattern>); 4]>;
+/// A rule that matches a request, by number, and the pattern by which it does.
+pub(crate) type Match<'a> = (usize, Option<&'a Pattern>);
+
+/// The rules that match a request, in their order. One that matches by several patterns with parameters is there for each.
+pub(crate) type Matches<'a> = SmallVec<[Match<'a>; 4]>;
 
 /// All rules. Those for other hosts, methods and paths cost nothing.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +60,7 @@ impl Index {
         (!self.has_paths && self.hosts.is_empty()).then_some(&*self.everywhere)
     }
 
-    /// The rules that match, in their order, each once.
+    /// The rules that match.
     pub(crate) fn matches(&self, head: &RequestHead<'_>) -> Matches<'_> {
         let mut found = Matches::new();
         for rule in &self.everywhere {
@@ -74,10 +77,27 @@ impl Index {
         }
         if found.len() > 1 {
             found.sort_by_key(|(rule, _)| *rule);
-            found.dedup_by_key(|(rule, _)| *rule);
+            found.dedup_by(is_covered);
         }
         found
     }
+}
+
+/// Whether what was found after another match says nothing more: then it goes. If it is the other that says less, it takes its
+/// place.
+fn is_covered<'a>(later: &mut Match<'a>, earlier: &mut Match<'a>) -> bool {
+    let has_params = |(_, pattern): &Match<'a>| pattern.is_some_and(Pattern::has_params);
+    if later.0 != earlier.0 {
+        return false;
+    }
+    if !has_params(later) || later.1 == earlier.1 {
+        return true;
+    }
+    if has_params(earlier) {
+        return false;
+    }
+    *earlier = *later;
+    true
 }
 
 fn add_targets(paths: &mut Paths, rule: usize, targets: &[Target]) {
@@ -109,7 +129,8 @@ mod tests {
 
     fn matching(index: &Index, method: &Method, uri: &str) -> Vec<usize> {
         let request = Request::builder().method(method).uri(uri).body(()).unwrap();
-        index.matches(&RequestHead::from(&request)).iter().map(|(rule, _)| *rule).collect()
+        let matches = index.matches(&RequestHead::from(&request));
+        matches.chunk_by(|a, b| a.0 == b.0).map(|patterns| patterns[0].0).collect()
     }
 
     #[test]
@@ -135,6 +156,38 @@ mod tests {
         let mut index = Index::default();
         index.add(0, &[], &[(None, pattern("/a/{x}")), (None, pattern("/{x}/b"))]);
         assert_eq!(matching(&index, &Method::GET, "/a/b"), [0]);
+    }
+
+    #[test]
+    fn of_the_patterns_by_which_a_rule_matches_all_are_kept_that_tell_something() {
+        let mut index = Index::default();
+        let hosts = ["a.example.com", "*.example.com"].map(|host| HostPattern::parse(host).unwrap());
+        let targets = [
+            (Some(Method::POST), None),
+            (None, pattern("/a/b")),
+            (None, pattern("/a/{x}")),
+            (Some(Method::POST), pattern("/a/{x}")),
+            (None, pattern("/{y}/b")),
+        ];
+        index.add(0, &hosts, &targets);
+        index.add(1, &[], &[]);
+        let patterns = |method: &Method, path: &str| -> Vec<(usize, String)> {
+            let uri = format!("http://a.example.com{path}");
+            let request = Request::builder().method(method).uri(uri).body(()).unwrap();
+            let matches = index.matches(&RequestHead::from(&request));
+            let shown = |(rule, pattern): &Match<'_>| (*rule, pattern.map(ToString::to_string));
+            matches.iter().map(shown).map(|(rule, text)| (rule, text.unwrap_or_default())).collect()
+        };
+        let of = |texts: &[&str]| -> Vec<(usize, String)> {
+            texts.iter().map(|text| (0, text.to_string())).chain([(1, String::new())]).collect()
+        };
+        assert_eq!(patterns(&Method::POST, "/"), of(&[""]));
+        assert_eq!(patterns(&Method::GET, "/a/c"), of(&["/a/{x}"]));
+        assert_eq!(patterns(&Method::POST, "/a/c"), of(&["/a/{x}"]));
+        let mut both = patterns(&Method::GET, "/a/b");
+        both.sort();
+        both.dedup();
+        assert_eq!(both[..2], of(&["/a/{x}", "/{y}/b"])[..2]);
     }
 
     #[test]

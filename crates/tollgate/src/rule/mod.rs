@@ -26,9 +26,12 @@ use tollgate_core::Quota;
 pub(crate) use self::compiled::{Compiled, QuotaChoice};
 pub use self::explain::{Counted, Explanation, Mismatch, Why};
 pub(crate) use self::host::of_authority;
+pub(crate) use self::index::Match;
 pub use self::mode::Mode;
 pub(crate) use self::mode::Role;
-pub(crate) use self::pattern::{Pattern, decode};
+#[cfg(feature = "axum")]
+pub(crate) use self::pattern::Pattern;
+pub(crate) use self::pattern::decode;
 pub use self::rule_set::RuleSet;
 pub(crate) use self::set::{Matching, Rules};
 pub use self::tier::{Tier, TierChoice};

@@ -87,6 +87,11 @@ impl Pattern {
         &self.segments
     }
 
+    /// Whether it has any parameters.
+    pub(crate) fn has_params(&self) -> bool {
+        self.segments.iter().any(|segment| segment.name().is_some())
+    }
+
     /// What the parameter of this name stands for in a path that the pattern matches.
     pub(crate) fn param<'a>(&self, path: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
         let mut rest = path.strip_prefix('/')?;

@@ -5,9 +5,8 @@ use std::collections::HashSet;
 use tollgate_core::{Charge, RuleName};
 
 use super::compiled::Compiled;
-use super::index::{Index, Matches};
+use super::index::{Index, Match, Matches};
 use super::map::Map;
-use super::pattern::Pattern;
 use super::{Role, Rule};
 use crate::RequestHead;
 use crate::error::{ConfigError, LimiterError};
@@ -33,7 +32,7 @@ pub(crate) struct Rules {
 /// Which rules of a set have hosts, methods and paths that match, by number, and by which pattern.
 pub(crate) enum Matching<'a> {
     None,
-    One(usize, Option<&'a Pattern>),
+    One(Match<'a>),
     /// These, which match everywhere.
     Everywhere(&'a [usize]),
     Several(Matches<'a>),
@@ -105,12 +104,12 @@ impl Rules {
         let found = self.matches(head);
         match *found {
             [] => Matching::None,
-            [(only, pattern)] => Matching::One(only, pattern),
+            [only] => Matching::One(only),
             _ => Matching::Several(found),
         }
     }
 
-    /// The same, by number.
+    /// The same, one by one.
     #[inline]
     pub(super) fn matches(&self, head: &RequestHead<'_>) -> Matches<'_> {
         self.index.matches(head)
@@ -131,11 +130,11 @@ impl Rules {
         };
         match matching {
             Matching::None => {}
-            Matching::One(number, pattern) => visit(number, &head.with_pattern(pattern)),
+            Matching::One(matched) => visit(matched.0, &head.with_matched(&[matched])),
             Matching::Everywhere(all) => all.iter().for_each(|number| visit(*number, head)),
             Matching::Several(found) => {
-                for (number, pattern) in found {
-                    visit(number, &head.with_pattern(pattern));
+                for matched in found.chunk_by(|(a, _), (b, _)| a == b) {
+                    visit(matched[0].0, &head.with_matched(matched));
                 }
             }
         }
