@@ -96,3 +96,31 @@ async fn without_axum_it_is_the_same() {
     let app = App::around(&layer(rule("r").on_method(Method::POST)), handler);
     assert_eq!(app.get("/").await.status(), StatusCode::OK);
 }
+
+/// Whatever the layers are, the rules of the inner one come first.
+#[tokio::test]
+async fn the_innermost_layer_comes_first_whichever_is_settled() {
+    let (plain, settled) = (|name| layer(rule(name)), |name| layer(rule(name).settle_in_handler()));
+    let hidden = |name| settled(name).expose_decision(false);
+    let skip = |name| layer(rule(name).on_path("/other"));
+    for (inner, outer, expected) in [
+        (plain("inner"), settled("outer"), "true inner,outer"),
+        (settled("inner"), settled("outer"), "true inner,outer"),
+        (hidden("inner"), settled("outer"), "true inner,outer"),
+        (settled("inner"), hidden("outer"), "true inner,outer"),
+        (plain("inner"), hidden("outer"), "true inner,outer"),
+        (hidden("inner"), plain("outer"), "true inner,outer"),
+        (hidden("inner"), hidden("outer"), "true inner,outer"),
+        // What a layer exposes takes the place of what one around it has.
+        (plain("inner"), plain("outer"), "true inner"),
+        (settled("inner"), plain("outer"), "true inner"),
+        // Who does not count the request hides nobody.
+        (skip("inner"), plain("outer"), "true outer"),
+        (skip("inner"), settled("outer"), "true outer"),
+        (plain("inner"), skip("outer"), "true inner"),
+        (layer(rule("inner").on_path("/other").settle_in_handler()), plain("outer"), "true outer"),
+        (skip("inner"), skip("outer"), "false "),
+    ] {
+        assert_eq!(told(app().layer(inner).layer(outer), Request::get("/")).await.1, expected);
+    }
+}

@@ -85,8 +85,26 @@ impl Limits {
 
     /// Puts them into a request's extensions, before those of an outer layer.
     pub(crate) fn put(mut self, extensions: &mut Extensions) {
-        self.outer = extensions.remove::<Self>().map(Arc::new);
+        // A decision that is not of this layer, which does not expose its own, is of one around it.
+        let exposed = extensions.get::<Decision>().filter(|exposed| self.own_decision() != Some(exposed));
+        let outer = extensions.get::<Self>().cloned();
+        self.outer = match exposed {
+            Some(exposed) => Some(Self::around(outer, exposed)),
+            None => outer,
+        }
+        .map(Arc::new);
         extensions.insert(self);
+    }
+
+    /// Those of the layers that have put these limits and have exposed this decision.
+    fn around(limits: Option<Self>, exposed: &Decision) -> Self {
+        let is_it = |limits: &Self| limits.own_decision() == Some(exposed);
+        match limits {
+            // The decision is of a layer that has put its limits as well.
+            Some(limits) if limits.layers().any(is_it) => limits,
+            // It was exposed by a layer that has none, within the others: those keep what was there when they were put.
+            outer => Self { inner: Inner::Closed(Arc::new(exposed.clone())), outer: outer.map(Arc::new) },
+        }
     }
 
     /// Says of a request that it goes on uncounted.
@@ -98,19 +116,23 @@ impl Limits {
     /// only such as have no rule that is settled and [do not expose](crate::RateLimitLayer::expose_decision) what they decide.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<Self> {
-        if let Some(limits) = extensions.get::<Self>() {
-            return Some(limits.clone());
+        let limits = extensions.get::<Self>().cloned();
+        if let Some(exposed) = extensions.get::<Decision>() {
+            return Some(Self::around(limits, exposed));
         }
-        let inner = match extensions.get::<Decision>() {
-            Some(decision) => Inner::Closed(Arc::new(decision.clone())),
-            None => extensions.get::<Uncounted>().map(|_| Inner::Uncounted)?,
-        };
-        Some(Self { inner, outer: None })
+        let uncounted =
+            || extensions.get::<Uncounted>().map(|_| Self { inner: Inner::Uncounted, outer: None });
+        limits.or_else(uncounted)
     }
 
-    /// What the innermost layer has decided; `None` if no rule counts the request, or the store could not tell.
+    /// What was decided by the innermost layer that counts the request; `None` if none does, or the store could not tell.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
+        self.layers().find_map(Self::own_decision)
+    }
+
+    /// What the layer has decided that these are of.
+    fn own_decision(&self) -> Option<&Decision> {
         match &self.inner {
             Inner::Open(account) => account.decision(),
             Inner::Closed(decision) => Some(decision),
@@ -119,14 +141,17 @@ impl Limits {
     }
 
     /// What each rule has said, those of the innermost layer first.
+    ///
+    /// Of layers that have no rule that is settled, only the innermost is among them.
     pub fn outcomes(&self) -> impl Iterator<Item = (RuleName, &Outcome)> {
-        self.layers().filter_map(Self::decision).flat_map(Decision::outcomes)
+        self.layers().filter_map(Self::own_decision).flat_map(Decision::outcomes)
     }
 
-    /// What the rule of this name has said; `None` if it does not count the request.
+    /// What the rule of this name has said; `None` if it does not count the request, or is not among the
+    /// [outcomes](Self::outcomes).
     #[must_use]
     pub fn outcome(&self, rule: &str) -> Option<&Outcome> {
-        self.layers().find_map(|limits| limits.decision()?.outcome(rule))
+        self.layers().find_map(|limits| limits.own_decision()?.outcome(rule))
     }
 
     /// What stands charged for the request under a rule; `None` if the rule does not count it.
