@@ -82,6 +82,17 @@ async fn a_policy_tells_what_there_is_at_most_and_how_long_it_takes_to_come_back
 }
 
 #[tokio::test]
+async fn nobody_is_told_to_wait_where_waiting_is_in_vain() {
+    let no_key = global("r", Quota::per_minute(2)).key(key::header("user")).on_missing_key(MissingKey::Deny);
+    for rule in [no_key, global("r", Quota::per_minute(2)).cost_by(|_| 3)] {
+        let reply = app([rule]).get("/").await;
+        assert_eq!((reply.status(), reply.field("retry-after")), (StatusCode::TOO_MANY_REQUESTS, None));
+        assert_eq!(reply.field("ratelimit"), Some(r#""r";r=2"#));
+        assert_eq!(reply.trio().map(|(limit, remaining, _)| (limit, remaining)), Some((2, 2)));
+    }
+}
+
+#[tokio::test]
 async fn the_policy_stays_the_same_and_the_limit_follows_what_is_used() {
     let app = app([global("r", Quota::per_minute(2))]);
     for limit in [r#""r";r=1;t=30"#, r#""r";r=0;t=30"#, r#""r";r=0;t=30"#] {

@@ -124,12 +124,16 @@ async fn no_cache_keeps_a_denial() {
             .header("etag", "\"x\"")
             .header("last-modified", "Thu, 01 Jan 2009 00:00:00 GMT")
             .header("age", "7")
+            .header("cdn-cache-control", "max-age=600")
+            .header("example-cdn-cache-control", "max-age=600")
+            .header("surrogate-control", "max-age=600")
             .body(Full::default())
             .unwrap()
     };
     let reply = denied(&App::with(rules(), |layer| layer.rejection(rejection))).await;
     assert_eq!(reply.lines("cache-control"), ["no-store"]);
-    for field in ["expires", "etag", "last-modified", "age"] {
+    let fields = ["expires", "etag", "last-modified", "age", "cdn-cache-control", "surrogate-control"];
+    for field in fields.into_iter().chain(["example-cdn-cache-control"]) {
         assert_eq!(reply.field(field), None);
     }
     let reply = denied(&App::new(rules())).await;

@@ -232,7 +232,8 @@ impl<S: Store, R> Gate<S, R> {
         self.limiter.glance(at);
         let own = QuotaChoice::Own(0);
         let limit = rule_of.map_or(0, |rule| rule.quota(&own).max());
-        let outcome = Outcome::denied(limit, 0, Duration::ZERO, Duration::ZERO, Retry::Never);
+        // As of a cost that never fits: nothing has been used, and there is nothing to wait for.
+        let outcome = Outcome::denied(limit, limit, Duration::ZERO, Duration::ZERO, Retry::Never);
         // It speaks of this rule alone: the others have not been asked.
         let policy = rule_of.map(|rule| rule.policy(&own));
         self.deny(request, Decision::one(at, rule, outcome), policy.into_iter())

@@ -4,7 +4,7 @@
 //! within each other add to it, and the lines of the policies never change and are made once.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_core::{Outcome, Quota, RuleName};
+use tollgate_core::{Outcome, Quota, Retry, RuleName};
 
 use super::{push_number, seconds};
 
@@ -38,8 +38,10 @@ pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
     text.push_str(rule.as_str());
     text.push_str("\";r=");
     push_number(&mut text, outcome.remaining().into());
-    // A client that reads `r=0` wants to know for how long; with a whole budget there is nothing to tell.
-    if outcome.remaining() == 0 || !outcome.refill_after().is_zero() {
+    // A client that reads `r=0` wants to know for how long; with a whole budget there is nothing to tell, nor where it would wait
+    // in vain.
+    let is_empty = outcome.remaining() == 0 && outcome.retry() != Some(Retry::Never);
+    if is_empty || !outcome.refill_after().is_zero() {
         text.push_str(";t=");
         push_number(&mut text, seconds(outcome.refill_after()).min(MAX_INTEGER));
     }
@@ -55,16 +57,16 @@ fn value(text: String) -> HeaderValue {
 mod tests {
     use std::time::Duration;
 
-    use tollgate_core::Retry;
-
     use super::*;
 
     #[test]
-    fn an_empty_budget_says_for_how_long_and_a_whole_one_does_not() {
+    fn an_empty_budget_says_for_how_long_unless_it_is_in_vain_and_a_whole_one_does_not() {
         let rule = RuleName::new("q").unwrap();
         let zero = Duration::ZERO;
         let never = Outcome::denied(5, 0, zero, zero, Retry::Never);
-        assert_eq!(limit(rule, &never), "\"q\";r=0;t=1");
+        assert_eq!(limit(rule, &never), "\"q\";r=0");
+        let denied = Outcome::denied(5, 0, zero, zero, Retry::After(zero));
+        assert_eq!(limit(rule, &denied), "\"q\";r=0;t=1");
         let empty = Outcome::admitted(5, 0, Duration::from_millis(9_001), Duration::from_millis(1_001), zero);
         assert_eq!(limit(rule, &empty), "\"q\";r=0;t=2");
         let whole = Outcome::admitted(5, 5, zero, zero, zero);

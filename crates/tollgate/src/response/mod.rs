@@ -22,6 +22,12 @@ use crate::headers::{Trio, seconds, wait};
 /// What says for how long a response can be used.
 const FRESHNESS: [HeaderName; 4] = [EXPIRES, ETAG, LAST_MODIFIED, AGE];
 
+/// Whether a field says so, to all caches or to some: `CDN-Cache-Control` and its like (RFC 9213) go before `Cache-Control`.
+fn is_freshness(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    FRESHNESS.contains(name) || text.ends_with("-cache-control") || text == "surrogate-control"
+}
+
 /// Why a request does not go on.
 ///
 /// A caller that is over its limit and a store that cannot tell are different things, and are answered
@@ -98,8 +104,9 @@ impl Fields {
         }
         // RFC 6585, section 4: a 429 must not be stored by a cache. Mostly there is nothing to remove, and
         // looking at the few fields that are there is quicker than looking for those that are not.
-        if headers.keys().any(|name| FRESHNESS.contains(name)) {
-            for field in FRESHNESS {
+        if headers.keys().any(is_freshness) {
+            let fields: Vec<_> = headers.keys().filter(|name| is_freshness(name)).cloned().collect();
+            for field in fields {
                 headers.remove(field);
             }
         }
