@@ -84,13 +84,19 @@ async fn a_rejection_of_ones_own_can_leave_grpc_to_ours() {
 async fn a_layer_may_be_around_one_service_of_tonics() {
     let inner = Counting::default();
     let service = spent().rejection(GrpcRejection).layer(inner.service());
-    let call = || {
+    let send = |method| {
         let mut request = http::Request::new(Body::empty());
+        *request.method_mut() = method;
         request.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
         *request.uri_mut() = "/grpc.health.v1.Health/Check".parse().unwrap();
         service.clone().oneshot(request)
     };
+    let call = || send(http::Method::POST);
     assert_eq!(call().await.unwrap().headers().get("x-ratelimit-limit").unwrap(), "1");
     let denied = call().await.unwrap();
     assert_eq!((denied.status(), &denied.headers()["grpc-status"]), (StatusCode::OK, &"8".parse().unwrap()));
+    // A call is a POST. Whoever sends anything else under the type of one is denied as all others are.
+    let denied = send(http::Method::GET).await.unwrap();
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(!denied.headers().contains_key("grpc-status"));
 }

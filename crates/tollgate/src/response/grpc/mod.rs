@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use self::status::Status;
@@ -35,8 +35,8 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// [`ProblemRejection`](crate::ProblemRejection) answer gRPC requests in the same way by themselves, but for
 /// bodies that can be made from bytes, as others are answered with such; tonic's cannot.
 ///
-/// A request is one of gRPC if its content type begins with `application/grpc`, and of gRPC-Web if with
-/// `application/grpc-web`; the response has the same type. It is 200 by HTTP, has no body, and says
+/// A request is one of gRPC if it is a `POST`, as every call is, and its content type begins with `application/grpc`, and of
+/// gRPC-Web if with `application/grpc-web`; the response has the same type. It is 200 by HTTP, has no body, and says
 ///
 /// - `grpc-status`: 8, RESOURCE_EXHAUSTED, where others are answered with 429, because a rule denies; and 14, UNAVAILABLE,
 ///   where others are answered with 503, because the store could not decide, or because nobody more can wait;
@@ -69,13 +69,13 @@ impl<B: Default> Rejection<B> for GrpcRejection {
     }
 }
 
-/// A request of gRPC or gRPC-Web, by its content type.
+/// A request of gRPC or gRPC-Web, by its method and its content type.
 pub(super) struct Call<'a>(&'a HeaderValue);
 
 impl<'a> Call<'a> {
     #[inline]
     pub(super) fn of(head: &RequestHead<'a>) -> Option<Self> {
-        let content_type = head.headers().get(CONTENT_TYPE)?;
+        let content_type = head.headers().get(CONTENT_TYPE).filter(|_| head.method() == Method::POST)?;
         let begins = content_type.as_bytes().get(..GRPC.len())?.eq_ignore_ascii_case(GRPC.as_bytes());
         begins.then_some(Self(content_type))
     }
@@ -141,7 +141,12 @@ mod tests {
     use super::*;
 
     fn answered_type(asked: &[u8]) -> Option<String> {
+        answered_type_of(Method::POST, asked)
+    }
+
+    fn answered_type_of(method: Method, asked: &[u8]) -> Option<String> {
         let mut request = Request::new(());
+        *request.method_mut() = method;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_bytes(asked).unwrap());
         let answered = Call::of(&RequestHead::from(&request))?.answered_type();
         Some(answered.to_str().unwrap().to_owned())
@@ -179,6 +184,9 @@ mod tests {
             assert_eq!(answered_type(other.as_bytes()), None, "{other}");
         }
         assert!(Call::of(&RequestHead::from(&Request::new(()))).is_none());
+        for method in [Method::GET, Method::HEAD, Method::PUT, Method::OPTIONS] {
+            assert_eq!(answered_type_of(method, b"application/grpc"), None);
+        }
     }
 
     #[test]
