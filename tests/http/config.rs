@@ -106,6 +106,7 @@ fn a_bad_path_is_refused() {
         ("/{*rest}/x", "comes last"),
         ("/{id}/{id}", "same name"),
         ("/search?q=1", "ends before `?`"),
+        ("/login ", "white space"),
     ] {
         let error =
             error([Rule::new("fine", FINE), Rule::new("api", FINE).on_path("/ok").on(Method::GET, path)]);

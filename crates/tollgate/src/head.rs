@@ -62,7 +62,9 @@ impl<'a> RequestHead<'a> {
     /// The path that the client asked for, without the query.
     ///
     /// Within a nested axum router, whose own part of the path is taken off the URI, this is still the whole
-    /// path (with the `axum` feature).
+    /// path (with the `axum` feature). It is what the client sent also where a layer between two routers has rewritten the
+    /// path, such as one that takes off a slash at the end: rules then match what was sent, and not what is served. A layer that
+    /// rewrites paths belongs outside all routers. What the URI says now is in [`uri`](Self::uri).
     #[must_use]
     pub fn path(&self) -> &'a str {
         #[cfg(feature = "axum")]
@@ -75,7 +77,8 @@ impl<'a> RequestHead<'a> {
     /// The host that the request is for, as the client wrote it, without port and without the dot at its end: from the URI if
     /// that has one, as in HTTP/2 and to a proxy, else from the `Host` field. An IPv6 address stands in brackets.
     ///
-    /// Nothing here says that there is such a host: a client can write what it likes.
+    /// Nothing here says that there is such a host: a client can write what it likes. It can also write one host into the URI
+    /// and another into the `Host` field, and an application that reads the field alone then sees another than this.
     ///
     /// ```
     /// use http::Request;

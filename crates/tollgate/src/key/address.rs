@@ -85,7 +85,7 @@ pub fn peer_ip() -> PeerIp {
 }
 
 impl PeerIp {
-    /// How many bits of an IPv6 address count; 64 unless it is said.
+    /// How many bits of an IPv6 address count; 64 unless it is said. More than 128 are 128.
     pub fn ipv6_prefix(self, bits: u8) -> Self {
         Self { prefix: Prefix::new(bits) }
     }

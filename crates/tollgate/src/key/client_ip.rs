@@ -164,7 +164,7 @@ pub fn client_ip(proxies: TrustedProxies) -> ClientIp {
 }
 
 impl ClientIp {
-    /// How many bits of an IPv6 address count; 64 unless it is said.
+    /// How many bits of an IPv6 address count; 64 unless it is said. More than 128 are 128.
     pub fn ipv6_prefix(self, bits: u8) -> Self {
         Self { prefix: Prefix::new(bits), ..self }
     }

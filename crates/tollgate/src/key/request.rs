@@ -151,7 +151,9 @@ pub struct Path;
 /// The path, percent-decoded and without the query: adding `?x=1` or spelling a letter as `%61` does not
 /// make it another.
 ///
-/// Callers can make up as many paths as they like; where that matters, count by [`route`].
+/// Callers can make up as many paths as they like; where that matters, count by [`route`]. It does where the service takes
+/// several paths for one, as `ServeDir` does with `//`, `/./` and a slash at the end: each of them is a key of its own here. See
+/// [`Rule::on`](crate::Rule::on).
 pub fn path() -> Path {
     Path
 }

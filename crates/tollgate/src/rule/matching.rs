@@ -26,12 +26,22 @@ impl Rule {
     ///
     /// Paths are written as in axum: `/users/{id}`, `/files/{*rest}`. `GET` matches `HEAD` as well, as
     /// the same handler serves it.
+    ///
+    /// # One resource under several paths
+    ///
+    /// A path is matched percent-decoded, and otherwise as the client wrote it: `/files/a`, `/files//a`, `/files/./a` and
+    /// `/files/a/` are four paths, as they are for axum's router. A service that folds them, as `ServeDir` does, or a layer that
+    /// takes off slashes, sees one resource where a rule for `/files/a` sees one of four, and who writes another is not
+    /// limited by it. There, limit all that the service serves, by `/files/{*rest}` and with a key that does not have the path
+    /// in it; or have a layer outside this one answer, or rewrite, whatever is not written in the plain way.
     pub fn on(mut self, method: Method, path: impl Into<String>) -> Self {
         self.targets.push((Some(method), Some(path.into())));
         self
     }
 
     /// Matches requests with this path, whatever their method; said several times, any of them.
+    ///
+    /// Servers may take several paths for one that a rule takes for several: see [`on`](Self::on).
     pub fn on_path(mut self, path: impl Into<String>) -> Self {
         self.targets.push((None, Some(path.into())));
         self

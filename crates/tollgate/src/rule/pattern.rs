@@ -38,6 +38,7 @@ pub(crate) enum PatternProblem {
     Duplicate,
     Sigil,
     Query,
+    Space,
 }
 
 impl fmt::Display for PatternProblem {
@@ -58,12 +59,18 @@ impl fmt::Display for PatternProblem {
                 "a path ends before `?` and `#`; one that has them is written with `%3F` or `%23`, and the query is \
                  for `Rule::when` to look at"
             }
+            Self::Space => {
+                "a path neither begins nor ends with white space; one that does is written with `%20` or the like"
+            }
         })
     }
 }
 
 impl Pattern {
     pub(crate) fn parse(text: &str) -> Result<Self, PatternProblem> {
+        if text.trim() != text {
+            return Err(PatternProblem::Space);
+        }
         let path = text.strip_prefix('/').ok_or(PatternProblem::NoSlash)?;
         // Nobody means a path that has these, and nobody would be limited.
         if path.contains(['?', '#']) {
@@ -186,6 +193,10 @@ mod tests {
             ("/files/*", PatternProblem::Sigil),
             ("/search?q=1", PatternProblem::Query),
             ("/page#top", PatternProblem::Query),
+            ("/login ", PatternProblem::Space),
+            ("/login\t", PatternProblem::Space),
+            (" /login", PatternProblem::Space),
+            ("/ ", PatternProblem::Space),
         ] {
             assert_eq!(Pattern::parse(text), Err(problem), "{text}");
         }
@@ -193,6 +204,8 @@ mod tests {
         assert_eq!(doubled.segments(), [Segment::Fixed(b"{id}".to_vec())]);
         let literal = Pattern::parse("/%3Aid").unwrap();
         assert_eq!(literal.segments(), [Segment::Fixed(b":id".to_vec())]);
+        let literal = Pattern::parse("/log in/x%20").unwrap();
+        assert_eq!(literal.segments(), [b"log in", &b"x "[..]].map(|text| Segment::Fixed(text.to_vec())));
         let literal = Pattern::parse("/a%3Fb").unwrap();
         assert_eq!(literal.segments(), [Segment::Fixed(b"a?b".to_vec())]);
     }
