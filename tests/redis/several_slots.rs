@@ -1,10 +1,10 @@
 //! Requests over several slots of a cluster, of which one part denies or fails.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, ManualClock, Quota, RuleName, SECOND, Store, Timestamp};
+use tollgate_core::{Charge, DAY, ManualClock, Quota, RuleName, SECOND, Store, StoreError, Timestamp};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
-use tollgate_servers::Cluster;
+use tollgate_servers::{Cluster, Mode, Proxy, RedisServer};
 
 use crate::support::{PATIENCE, calls, key_on, ready, rule};
 
@@ -132,4 +132,64 @@ async fn a_queue_that_denies_is_brought_to_a_changed_clock_or_quota() {
         clock.advance(denied.retry().expect("it is full").after().expect("it will not be"));
         assert!(store.charge(&both).await.expect("the store decides").is_admitted(), "{name}");
     }
+}
+
+/// Puts the second node of a cluster behind a proxy, for whoever asks the nodes where they are.
+async fn behind_proxy(cluster: &Cluster) -> Proxy {
+    let proxy = Proxy::start(cluster.node(1).port()).expect("a proxy");
+    let port = proxy.port().to_string();
+    cluster.node(1).command(&["CONFIG", "SET", "cluster-announce-port", &port]).expect("it obeys");
+    let knows = |node: &RedisServer| {
+        let slots = node.command(&["CLUSTER", "SLOTS"]).expect("it knows");
+        format!("{slots:?}").contains(&format!("int({port})"))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !cluster.nodes().iter().all(knows) {
+        assert!(Instant::now() < deadline, "the nodes have not heard of the new port");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    proxy
+}
+
+/// How much of a budget was used.
+async fn used(store: &RedisStore, charge: &Charge<'_>) -> Result<u32, StoreError> {
+    let peeked = store.peek(&[*charge]).await?;
+    let outcome = *peeked.outcome(charge.rule.as_str()).expect("it was asked");
+    Ok(outcome.limit() - outcome.remaining())
+}
+
+/// Waits until so much of a budget is used, and a while longer, so that nothing more is to come.
+async fn comes_to(store: &RedisStore, charge: &Charge<'_>, expected: u32) {
+    let deadline = Instant::now() + PATIENCE / 4;
+    while used(store, charge).await.ok() != Some(expected) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(used(store, charge).await.expect("the store looks"), expected);
+}
+
+/// One node denies, another has charged in time, but is heard of too late: nothing stays charged. But who was told that the store
+/// failed may have been let in, and stays charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_denied_is_given_back_what_another_node_tells_too_late() {
+    let cluster = start();
+    let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));
+    let proxy = behind_proxy(&cluster).await;
+    let store = ready(of(&cluster).timeout(Duration::from_millis(300))).await;
+    let late = Mode::Delay { requests: Duration::ZERO, replies: Duration::from_millis(450) };
+    let (tight, wide) = (Quota::fixed_window(1, 30 * DAY), Quota::fixed_window(1_000, 30 * DAY));
+    let both = [Charge::new(rule("wide"), &b, &wide), Charge::new(rule("tight"), &a, &tight)];
+    assert!(store.charge(&both).await.expect("the store decides").is_admitted());
+    for _ in 0..3 {
+        proxy.set(late.clone()).expect("the proxy delays");
+        assert!(!store.charge(&both).await.expect("it was denied, and not failed").is_admitted());
+        proxy.set(Mode::Pass).expect("the proxy passes all");
+        comes_to(&store, &both[0], 1).await;
+    }
+    store.reset(rule("tight"), (&a).into()).await.expect("it is forgotten");
+    proxy.set(late).expect("the proxy delays");
+    assert!(store.charge(&both).await.expect_err("nobody denies").is_timeout());
+    proxy.set(Mode::Pass).expect("the proxy passes all");
+    comes_to(&store, &both[0], 2).await;
+    comes_to(&store, &both[1], 0).await;
 }

@@ -24,6 +24,7 @@ mod settlement;
 mod several;
 mod store;
 mod term;
+mod whole;
 
 pub use self::breaker::BreakerState;
 pub use self::builder::RedisStoreBuilder;

@@ -1,5 +1,6 @@
 //! What waits for an answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -8,6 +9,7 @@ use tollgate_core::{Charge, Decision, Quota, Receipt, RuleName, StoreError};
 
 use crate::name::{Counted, Names};
 use crate::settlement::{Settlement, What};
+use crate::whole::Whole;
 
 /// A charge that outlives the call.
 #[derive(Clone, Debug)]
@@ -74,10 +76,10 @@ pub(crate) struct Ask {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// `part`: others of the same request are charged elsewhere.
+    /// `part`: the request of which others are charged elsewhere.
     Charge {
         charges: Charges,
-        part: bool,
+        part: Option<Arc<Whole>>,
         reply: Reply<Decided>,
     },
     Peek {
@@ -139,7 +141,7 @@ impl Ask {
 
     /// Whether others of the same request are charged elsewhere.
     pub(crate) const fn is_part(&self) -> bool {
-        matches!(self.kind, Kind::Charge { part: true, .. })
+        matches!(self.kind, Kind::Charge { part: Some(_), .. })
     }
 
     /// Whether whoever asked has gone, and it need not be done. Settlements and resets are done in any case.
@@ -178,14 +180,19 @@ impl Ask {
     }
 
     /// Passes a decision on. If whoever asked has gone, returns what is to be given back: the request went away
-    /// before it was let in. (One that was told that the store failed may have been let in by its rules.)
+    /// before it was let in. One that was told that the store failed may have been let in by its rules; but not if it
+    /// is a part, and the whole was denied.
     pub(crate) fn decided(self, mut decided: Decided) -> Vec<Self> {
         match self.kind {
-            Kind::Charge { charges, reply: Some(reply), .. } => {
+            Kind::Charge { charges, part, reply } => {
                 decided.charges = charges;
-                match reply.send(Ok(decided)) {
-                    Err(Ok(unheard)) => unheard.give_back(),
-                    _ => Vec::new(),
+                match (reply, part) {
+                    (Some(reply), _) => match reply.send(Ok(decided)) {
+                        Err(Ok(unheard)) => unheard.give_back(),
+                        _ => Vec::new(),
+                    },
+                    (None, Some(whole)) => whole.late(decided),
+                    (None, None) => Vec::new(),
                 }
             }
             Kind::Peek { reply: Some(reply), .. } => {

@@ -1,7 +1,8 @@
 //! A request whose counters live in several slots of a cluster.
 //!
 //! No script sees them all. So each part is charged by itself, and if one denies or fails, the others are given back: a
-//! moment too little may be admitted, and never too much.
+//! moment too little may be admitted, and never too much. One that answers too late is given back when it does, if the request
+//! was denied (`whole.rs`).
 //!
 //! A place in the queue of a leaky bucket can be given back only by the last in line. So a part that has one is only looked at
 //! beside the others, and charged when these have admitted. If the look says that it denies, it is charged all the same, and
@@ -9,6 +10,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
@@ -17,6 +19,7 @@ use tollgate_core::{Algorithm, Decision, Outcome, RuleName, StoreError, Timestam
 
 use crate::request::{Ask, Charges, Decided, OwnCharge};
 use crate::store::{Asking, Links};
+use crate::whole::Whole;
 
 /// The parts of a request.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(crate) struct Several {
     order: Vec<(usize, usize)>,
     /// Where to ask, and to give back.
     links: Links,
+    /// For parts that answer too late.
+    whole: Arc<Whole>,
     /// Whether nothing is charged.
     peek: bool,
 }
@@ -94,8 +99,14 @@ impl Part {
 }
 
 impl Several {
-    pub(crate) fn new(parts: Vec<Part>, order: Vec<(usize, usize)>, links: Links, peek: bool) -> Self {
-        Self { parts, order, links, peek }
+    pub(crate) fn new(
+        parts: Vec<Part>,
+        order: Vec<(usize, usize)>,
+        links: Links,
+        whole: Arc<Whole>,
+        peek: bool,
+    ) -> Self {
+        Self { parts, order, links, whole, peek }
     }
 
     fn is_admitted(&self) -> bool {
@@ -133,6 +144,9 @@ impl Several {
                 decision.push_at(rule, outcome, at);
             }
         }
+        if admitted || failed.is_some() {
+            self.whole.is_over();
+        }
         if admitted {
             self.parts.iter_mut().for_each(|part| part.state = State::Done);
         } else {
@@ -141,8 +155,9 @@ impl Several {
         failed.map_or(Ok(decision), Err)
     }
 
-    /// Gives back what was charged, also what was answered and not looked at.
+    /// Gives back what was charged, also what was answered and not looked at, or too late.
     fn give_back(&mut self) {
+        self.whole.undo().into_iter().for_each(|ask| self.links.put(ask));
         for part in &mut self.parts {
             let answer = match std::mem::replace(&mut part.state, State::Done) {
                 State::Asking(asking) => asking.cancel(),

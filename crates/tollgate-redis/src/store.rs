@@ -25,6 +25,7 @@ use crate::request::{Ask, Charges, Decided, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
 use crate::several::{self, Part, Several};
+use crate::whole::Whole;
 
 /// A store in Redis or Valkey: one budget for all processes that use the same servers and the same prefix.
 ///
@@ -145,7 +146,7 @@ impl RedisStore {
     /// Asks for a request: at once for all charges that may be asked together.
     fn ask_for(&self, charges: Charges, peek: bool) -> Deciding {
         let one = |charges: Charges| {
-            self.alone(if peek { self.ask_to_peek(charges) } else { self.ask_to_charge(charges, false) })
+            self.alone(if peek { self.ask_to_peek(charges) } else { self.ask_to_charge(charges, None) })
         };
         if charges.len() == 1 || matches!(self.inner.links, Links::One(_)) {
             return one(charges);
@@ -154,19 +155,22 @@ impl RedisStore {
         if groups.len() == 1 {
             return one(groups.swap_remove(0));
         }
+        let whole = Arc::new(Whole::new());
+        let of_whole = || Some(Arc::clone(&whole));
         let part = |charges: Charges| match () {
             () if peek => Part::new(charges.clone(), self.ask_to_peek(charges)),
             () if several::go_last(&charges) => {
-                let next = make(self.inner.config.timeout, |reply| charging(charges.clone(), true, reply));
+                let next =
+                    make(self.inner.config.timeout, |reply| charging(charges.clone(), of_whole(), reply));
                 Part::last(charges.clone(), self.ask_to_peek(charges), next)
             }
-            () => Part::new(charges.clone(), self.ask_to_charge(charges, true)),
+            () => Part::new(charges.clone(), self.ask_to_charge(charges, of_whole())),
         };
         let parts = groups.into_iter().map(part).collect();
-        Deciding::Several(Box::new(Several::new(parts, order, self.inner.links.clone(), peek)))
+        Deciding::Several(Box::new(Several::new(parts, order, self.inner.links.clone(), whole, peek)))
     }
 
-    fn ask_to_charge(&self, charges: Charges, part: bool) -> Asking<Decided> {
+    fn ask_to_charge(&self, charges: Charges, part: Option<Arc<Whole>>) -> Asking<Decided> {
         self.ask(self.inner.config.timeout, |reply| charging(charges, part, reply))
     }
 
@@ -217,7 +221,11 @@ fn make<T>(
     (Ask::new(kind(reply), timeout), Asking(answer))
 }
 
-fn charging(charges: Charges, part: bool, reply: oneshot::Sender<Result<Decided, StoreError>>) -> Kind {
+fn charging(
+    charges: Charges,
+    part: Option<Arc<Whole>>,
+    reply: oneshot::Sender<Result<Decided, StoreError>>,
+) -> Kind {
     Kind::Charge { charges, part, reply: Some(reply) }
 }
 

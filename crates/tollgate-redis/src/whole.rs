@@ -1,0 +1,59 @@
+//! What has become of a request, for those of its parts whose answers come too late.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::request::{Ask, Decided};
+
+/// A request that is charged in parts.
+///
+/// A part whose time is up is told to have failed, but a server may have charged it all the same, and in time. When its answer
+/// comes, what is done about it depends on what the request as a whole was told.
+#[derive(Debug)]
+pub(crate) struct Whole(Mutex<End>);
+
+#[derive(Debug)]
+enum End {
+    /// It is not told yet. These parts were charged, and known to be too late.
+    Open(Vec<Decided>),
+    /// It was denied, or has gone away: whatever was charged is given back.
+    Undone,
+    /// It was admitted, or told that the store failed, and then its rules may have let it in.
+    Over,
+}
+
+impl Whole {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(End::Open(Vec::new())))
+    }
+
+    /// A part was decided, but too late to be heard. Returns what is to be given back.
+    pub(crate) fn late(&self, decided: Decided) -> Vec<Ask> {
+        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            End::Open(late) => late.push(decided),
+            End::Undone => return decided.give_back(),
+            End::Over => {}
+        }
+        Vec::new()
+    }
+
+    /// It is denied, or goes away. Returns what is to be given back; nothing if it has ended before.
+    pub(crate) fn undo(&self) -> Vec<Ask> {
+        self.end(End::Undone).iter().flat_map(Decided::give_back).collect()
+    }
+
+    /// It was told something by which what was charged too late stays charged.
+    pub(crate) fn is_over(&self) {
+        drop(self.end(End::Over));
+    }
+
+    /// The parts that were too late so far. It ends once.
+    fn end(&self, end: End) -> Vec<Decided> {
+        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            open @ End::Open(_) => match std::mem::replace(open, end) {
+                End::Open(late) => late,
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+}
