@@ -59,3 +59,74 @@ pub(crate) fn failed(error: RedisError) -> StoreError {
 pub(crate) fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> StoreError {
     StoreError::new(StoreErrorKind::Unavailable).with_source(source)
 }
+
+/// What an error begins with by which Redis or Valkey says that it has done nothing of what it was asked.
+const REFUSALS: [&str; 15] = [
+    "ASK",
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "MOVED",
+    "NOAUTH",
+    "NOPERM",
+    "NOREPLICAS",
+    "NOSCRIPT",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+    "WRONGPASS",
+];
+
+/// Whether an error is the word of Redis that it has done nothing. Of any other nobody knows: it may be a proxy's, whose server
+/// has done what it was asked.
+pub(crate) fn is_refusal(error: &RedisError) -> bool {
+    match error.code() {
+        // So says Redis before version 7 if a command of a script is refused. All of them are, or none: the first that
+        // writes decides.
+        Some("ERR") => {
+            let detail = error.detail().filter(|detail| detail.starts_with("Error running script"));
+            let mut words = detail.into_iter().flat_map(str::split_whitespace);
+            words.any(|word| word.strip_prefix('-').is_some_and(|code| REFUSALS.contains(&code)))
+        }
+        code => code.is_some_and(|code| REFUSALS.contains(&code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(line: &str) -> RedisError {
+        let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        value.extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn only_redis_says_that_it_has_done_nothing() {
+        let refusals = [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "READONLY You can't write against a read only replica. script: 12, on @user_script:211.",
+            "BUSY Redis is busy running a script.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "CLUSTERDOWN The cluster is down",
+            "ERR Error running script (call to f_12): @user_script:211: @user_script: 211: -OOM command not allowed",
+        ];
+        for line in refusals {
+            assert!(is_refusal(&error(line)), "{line}");
+        }
+        let unknown = [
+            "ERR upstream failure",
+            "ERR -OOM upstream failure",
+            "ERR Error running script (call to f_12): @user_script:1: user_script:1: attempt to index a nil value",
+            "BACKEND OOM",
+            "-",
+        ];
+        for line in unknown {
+            assert!(!is_refusal(&error(line)), "{line}");
+        }
+        assert!(!is_refusal(&RedisError::from((ErrorKind::Io, "broken"))));
+    }
+}

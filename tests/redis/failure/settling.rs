@@ -240,3 +240,21 @@ async fn a_store_that_is_dropped_settles_first() {
     drop(store);
     until_counted(&direct, &caller, 100).await;
 }
+
+/// Whoever stands between may answer in the place of a Redis that has done it. Only Redis can say that it has not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_else_says_has_failed_is_not_settled_again() {
+    let setup = Setup::new(10_000).await;
+    for error in ["ERR upstream failure", "ERR Error running script: timeout", "BACKEND gone", "-"] {
+        let caller = Caller::new(error);
+        setup.direct.debit(&[Debit::new(caller.charge_of().cost(10))]).await.expect("it is done");
+        setup.proxy.set(Mode::Replace(format!("-{error}\r\n").into_bytes())).expect("it obeys");
+        let breaker = watched(&setup.store);
+        setup.debit(&caller, 3).await.expect_err("it is not known to be done");
+        changed(breaker).await;
+        setup.find_redis().await;
+        // What is handed over later is done later.
+        while setup.debit(&caller, 0).await.is_err() || setup.debit(&caller, 100).await.is_err() {}
+        assert_eq!(caller.counted(&setup.direct).await % 100, 13, "{error}");
+    }
+}

@@ -8,7 +8,7 @@ use super::{Command, CommandKind, Flight, is_elsewhere};
 use crate::call::Garbled;
 use crate::config::Config;
 use crate::denied::{Denied, Passed};
-use crate::link::unavailable;
+use crate::error::{is_refusal, unavailable};
 use crate::request::{Ask, Charges, Kind};
 
 /// What came of a flight.
@@ -148,7 +148,7 @@ impl Command {
         self.asks.into_iter().flatten().for_each(|ask| ask.fail(&error));
     }
 
-    /// Redis has done nothing, and said why.
+    /// Redis has done nothing, and said why; or somebody says that it failed.
     fn refused(self, error: RedisError, config: &Config, landed: &mut Landed) {
         let asks = self.asks.into_iter().flatten();
         match error.kind() {
@@ -162,10 +162,12 @@ impl Command {
             kind => {
                 // One that only reads may have been the master, and who is now is found by connecting.
                 let only_reads = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);
+                // What is to be settled is tried again when the server works: the script does all or nothing. But if it is
+                // not Redis that says so, nobody knows which of the two.
+                let nothing_done = is_refusal(&error);
                 let error = unavailable(error);
-                // What is to be settled is tried again when the server works: the script does all or nothing.
                 let (settlements, others): (Vec<_>, Vec<_>) =
-                    asks.partition(|ask| ask.settlement().is_some());
+                    asks.partition(|ask| nothing_done && ask.settlement().is_some());
                 landed.again.extend(settlements);
                 others.into_iter().for_each(|ask| ask.fail(&error));
                 landed.fail(&error, if only_reads { Fate::Left } else { Fate::Kept });
