@@ -13,6 +13,7 @@ mod foreign;
 mod inspect;
 mod keys;
 mod modes;
+mod moving;
 mod outcomes;
 mod policies;
 mod random;

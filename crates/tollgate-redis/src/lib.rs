@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod asking;
 mod breaker;
 mod builder;
 mod call;

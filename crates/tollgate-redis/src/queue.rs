@@ -139,7 +139,7 @@ mod tests {
         let names = Names::new("test", false);
         let ask = |millis| {
             let counter = Box::new(names.counted(rule, KeyRef::from(&key)));
-            Ask::new(Kind::Reset { counter, reply: None }, Duration::from_millis(millis))
+            Ask::new(Kind::Reset { counter, reply: None }, Instant::now() + Duration::from_millis(millis))
         };
         let mut queue = Queue::default();
         assert_eq!(queue.next_deadline(), None);

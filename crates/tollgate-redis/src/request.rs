@@ -46,6 +46,24 @@ pub(crate) struct Decided {
     pub(crate) charges: Charges,
 }
 
+/// What whoever asked about charges is told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Decided(Decided),
+    /// Nothing was done: each counter has to be asked about by itself.
+    Apart(Apart),
+}
+
+/// Charges whose counters are in one slot, but not in one place: the slot is on its way from one node to another.
+#[derive(Debug)]
+pub(crate) struct Apart {
+    pub(crate) charges: Charges,
+    /// When whoever asked stops waiting.
+    pub(crate) deadline: Instant,
+    /// Whether nothing is charged.
+    pub(crate) peek: bool,
+}
+
 impl Decided {
     /// What gives back all that was charged.
     pub(crate) fn give_back(&self) -> Vec<Ask> {
@@ -53,7 +71,7 @@ impl Decided {
             let counter = charge.counter;
             let what = What::Refund { cost: charge.cost, receipt: Some(receipt) };
             let settlement = Box::new(Settlement { counter, what });
-            Ask::new(Kind::Settle { settlement, reply: None }, UNHURRIED)
+            Ask::new(Kind::Settle { settlement, reply: None }, Instant::now() + UNHURRIED)
         };
         // A decision that denied has no receipts.
         self.charges.iter().zip(self.decision.receipts()).map(refund).collect()
@@ -80,11 +98,11 @@ pub(crate) enum Kind {
     Charge {
         charges: Charges,
         part: Option<Arc<Whole>>,
-        reply: Reply<Decided>,
+        reply: Reply<Told>,
     },
     Peek {
         charges: Charges,
-        reply: Reply<Decided>,
+        reply: Reply<Told>,
     },
     Settle {
         settlement: Box<Settlement>,
@@ -96,9 +114,22 @@ pub(crate) enum Kind {
     },
 }
 
+impl Kind {
+    /// Asks about charges. `part`: the request of which they are but a part.
+    pub(crate) fn about(
+        charges: Charges,
+        peek: bool,
+        part: Option<Arc<Whole>>,
+        reply: oneshot::Sender<Result<Told, StoreError>>,
+    ) -> Self {
+        let reply = Some(reply);
+        if peek { Self::Peek { charges, reply } } else { Self::Charge { charges, part, reply } }
+    }
+}
+
 impl Ask {
-    pub(crate) fn new(kind: Kind, timeout: Duration) -> Self {
-        Self { kind, deadline: Instant::now() + timeout, attempts: 0, redirects: 0, asking: false }
+    pub(crate) const fn new(kind: Kind, deadline: Instant) -> Self {
+        Self { kind, deadline, attempts: 0, redirects: 0, asking: false }
     }
 
     /// Where its counters are on a cluster.
@@ -187,8 +218,8 @@ impl Ask {
             Kind::Charge { charges, part, reply } => {
                 decided.charges = charges;
                 match (reply, part) {
-                    (Some(reply), _) => match reply.send(Ok(decided)) {
-                        Err(Ok(unheard)) => unheard.give_back(),
+                    (Some(reply), _) => match reply.send(Ok(Told::Decided(decided))) {
+                        Err(Ok(Told::Decided(unheard))) => unheard.give_back(),
                         _ => Vec::new(),
                     },
                     (None, Some(whole)) => whole.late(decided),
@@ -196,10 +227,27 @@ impl Ask {
                 }
             }
             Kind::Peek { reply: Some(reply), .. } => {
-                drop(reply.send(Ok(decided)));
+                drop(reply.send(Ok(Told::Decided(decided))));
                 Vec::new()
             }
             _ => Vec::new(),
+        }
+    }
+
+    /// Whether it is about several counters, of which some may be in one place and some in another while their slot is on
+    /// its way.
+    pub(crate) fn is_divisible(&self) -> bool {
+        let Some([first, rest @ ..]) = self.charges().map(Vec::as_slice) else { return false };
+        rest.iter().any(|charge| charge.counter != first.counter)
+    }
+
+    /// Has each of its counters asked about by itself. Nothing was done so far.
+    pub(crate) fn divide(self) {
+        let (deadline, peek) = (self.deadline, matches!(self.kind, Kind::Peek { .. }));
+        if let Kind::Charge { charges, reply: Some(reply), .. } | Kind::Peek { charges, reply: Some(reply) } =
+            self.kind
+        {
+            drop(reply.send(Ok(Told::Apart(Apart { charges, deadline, peek }))));
         }
     }
 

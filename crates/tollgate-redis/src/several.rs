@@ -1,8 +1,9 @@
-//! A request whose counters live in several slots of a cluster.
+//! A request whose counters live in several slots of a cluster, or in one that is on its way from one node to another.
 //!
 //! No script sees them all. So each part is charged by itself, and if one denies or fails, the others are given back: a
 //! moment too little may be admitted, and never too much. One that answers too late is given back when it does, if the request
-//! was denied (`whole.rs`).
+//! was denied (`whole.rs`). The parts are the slots. While a slot is on its way, its counters are some here and some there, and a
+//! node does nothing of a call that is about both: then each counter is a part.
 //!
 //! A place in the queue of a leaky bucket can be given back only by the last in line. So a part that has one is only looked at
 //! beside the others, and charged when these have admitted. If the look says that it denies, it is charged all the same, and
@@ -14,11 +15,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use smallvec::SmallVec;
+use tokio::time::Instant;
 use tollgate_core::algorithm::Counter;
 use tollgate_core::{Algorithm, Decision, Outcome, RuleName, StoreError, Timestamp};
 
-use crate::request::{Ask, Charges, Decided, OwnCharge};
-use crate::store::{Asking, Links};
+use crate::asking::{Asking, make};
+use crate::request::{Apart, Ask, Charges, Decided, Kind, OwnCharge, Told};
+use crate::store::Links;
 use crate::whole::Whole;
 
 /// The parts of a request.
@@ -31,43 +34,35 @@ pub(crate) struct Several {
     links: Links,
     /// For parts that answer too late.
     whole: Arc<Whole>,
+    /// When whoever asked stops waiting.
+    deadline: Instant,
     /// Whether nothing is charged.
     peek: bool,
 }
 
-/// The charges of one slot.
+/// The charges of one slot, or of one counter.
 #[derive(Debug)]
-pub(crate) struct Part {
+struct Part {
     charges: Charges,
     state: State,
     /// What charges them, if so far they are only looked at.
-    next: Option<(Ask, Asking<Decided>)>,
+    next: Option<(Ask, Asking<Told>)>,
 }
 
 #[derive(Debug)]
 enum State {
-    Asking(Asking<Decided>),
+    Asking(Asking<Told>),
     Answered(Result<Decided, StoreError>),
     /// Passed on, or given back.
     Done,
 }
 
 /// Whether charges are made only when all others are.
-pub(crate) fn go_last(charges: &Charges) -> bool {
+fn go_last(charges: &Charges) -> bool {
     charges.iter().any(|charge| charge.quota.algorithm() == Algorithm::LeakyBucket)
 }
 
 impl Part {
-    /// Charges, or a peek, that have been asked for.
-    pub(crate) fn new(charges: Charges, asking: Asking<Decided>) -> Self {
-        Self { charges, state: State::Asking(asking), next: None }
-    }
-
-    /// Charges that are looked at, and that `next` asks for.
-    pub(crate) fn last(charges: Charges, looking: Asking<Decided>, next: (Ask, Asking<Decided>)) -> Self {
-        Self { charges, state: State::Asking(looking), next: Some(next) }
-    }
-
     fn decided(&self) -> Option<&Decided> {
         match &self.state {
             State::Answered(Ok(decided)) => Some(decided),
@@ -99,14 +94,60 @@ impl Part {
 }
 
 impl Several {
-    pub(crate) fn new(
-        parts: Vec<Part>,
+    /// Asks about the parts of a request. `order`: for each charge, its part and its place there.
+    pub(crate) fn ask(
+        groups: Vec<Charges>,
         order: Vec<(usize, usize)>,
         links: Links,
-        whole: Arc<Whole>,
+        deadline: Instant,
         peek: bool,
     ) -> Self {
-        Self { parts, order, links, whole, peek }
+        let whole = Arc::new(Whole::new());
+        let mut several =
+            Self { parts: Vec::with_capacity(groups.len()), order, links, whole, deadline, peek };
+        for charges in groups {
+            let part = several.part(charges);
+            several.parts.push(part);
+        }
+        several
+    }
+
+    /// Asks about each counter of a request by itself.
+    pub(crate) fn divided(Apart { charges, deadline, peek }: Apart, links: Links) -> Self {
+        let (groups, order) = by(charges, |charge| charge.counter);
+        Self::ask(groups, order, links, deadline, peek)
+    }
+
+    /// Asks about a part. One that goes last is looked at, and charged later.
+    fn part(&self, charges: Charges) -> Part {
+        let about = |peek: bool| {
+            let (charges, whole) = (charges.clone(), Arc::clone(&self.whole));
+            make(self.deadline, |reply| Kind::about(charges, peek, Some(whole), reply))
+        };
+        let goes_last = !self.peek && go_last(&charges);
+        let (ask, asking) = about(self.peek || goes_last);
+        let next = goes_last.then(|| about(false));
+        self.links.put(ask);
+        Part { charges, state: State::Asking(asking), next }
+    }
+
+    /// Puts a part for each of its counters into the place of a part.
+    fn divide(&mut self, part: usize, charges: Charges) {
+        let (groups, places) = by(charges, |charge| charge.counter);
+        // The first takes the place of the whole part, the others come after all.
+        let after = self.parts.len() - 1;
+        for (of, place) in self.order.iter_mut().filter(|(of, _)| *of == part) {
+            let (group, within) = places[*place];
+            (*of, *place) = (if group == 0 { part } else { after + group }, within);
+        }
+        for (group, charges) in groups.into_iter().enumerate() {
+            let new = self.part(charges);
+            if group == 0 {
+                self.parts[part] = new;
+            } else {
+                self.parts.push(new);
+            }
+        }
     }
 
     fn is_admitted(&self) -> bool {
@@ -160,7 +201,10 @@ impl Several {
         self.whole.undo().into_iter().for_each(|ask| self.links.put(ask));
         for part in &mut self.parts {
             let answer = match std::mem::replace(&mut part.state, State::Done) {
-                State::Asking(asking) => asking.cancel(),
+                State::Asking(asking) => match asking.cancel() {
+                    Some(Told::Decided(decided)) => Some(decided),
+                    Some(Told::Apart(_)) | None => None,
+                },
                 State::Answered(answer) => answer.ok(),
                 State::Done => None,
             };
@@ -177,13 +221,21 @@ impl Future for Several {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let mut waiting = false;
-            for part in &mut self.parts {
+            let mut next = 0;
+            // There may be more of them in the end.
+            while let Some(part) = self.parts.get_mut(next) {
                 if let State::Asking(asking) = &mut part.state {
                     match Pin::new(asking).poll(cx) {
-                        Poll::Ready(answer) => part.state = State::Answered(answer),
+                        Poll::Ready(Ok(Told::Decided(decided))) => part.state = State::Answered(Ok(decided)),
+                        Poll::Ready(Ok(Told::Apart(apart))) => {
+                            self.divide(next, apart.charges);
+                            continue;
+                        }
+                        Poll::Ready(Err(error)) => part.state = State::Answered(Err(error)),
                         Poll::Pending => waiting = true,
                     }
                 }
+                next += 1;
             }
             if waiting {
                 return Poll::Pending;

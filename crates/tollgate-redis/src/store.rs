@@ -8,24 +8,25 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
 use tollgate_core::{
     Answer, Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, StoreId, Timestamp,
 };
 
+use crate::asking::{Asking, Deciding, all, make};
 use crate::breaker::{Breaker, BreakerState};
 use crate::builder::RedisStoreBuilder;
 use crate::cluster::Router;
 use crate::config::Config;
 use crate::denied::{Denied, Knowledge};
 use crate::error::SetupError;
-use crate::link::{Link, unavailable};
+use crate::link::Link;
 use crate::name::Counted;
 use crate::observe::Asked;
-use crate::request::{Ask, Charges, Decided, Kind, OwnCharge, UNHURRIED};
+use crate::request::{Ask, Charges, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
-use crate::several::{self, Part, Several};
-use crate::whole::Whole;
+use crate::several::{self, Several};
 
 /// A store in Redis or Valkey: one budget for all processes that use the same servers and the same prefix.
 ///
@@ -145,41 +146,20 @@ impl RedisStore {
 
     /// Asks for a request: at once for all charges that may be asked together.
     fn ask_for(&self, charges: Charges, peek: bool) -> Deciding {
+        let (links, deadline) = (&self.inner.links, Instant::now() + self.inner.config.timeout);
         let one = |charges: Charges| {
-            self.alone(if peek { self.ask_to_peek(charges) } else { self.ask_to_charge(charges, None) })
+            let (ask, asking) = make(deadline, |reply| Kind::about(charges, peek, None, reply));
+            links.put(ask);
+            Deciding::alone(asking, links.clone())
         };
-        if charges.len() == 1 || matches!(self.inner.links, Links::One(_)) {
+        if charges.len() == 1 || matches!(links, Links::One(_)) {
             return one(charges);
         }
         let (mut groups, order) = several::by(charges, |charge| charge.counter.slot);
         if groups.len() == 1 {
             return one(groups.swap_remove(0));
         }
-        let whole = Arc::new(Whole::new());
-        let of_whole = || Some(Arc::clone(&whole));
-        let part = |charges: Charges| match () {
-            () if peek => Part::new(charges.clone(), self.ask_to_peek(charges)),
-            () if several::go_last(&charges) => {
-                let next =
-                    make(self.inner.config.timeout, |reply| charging(charges.clone(), of_whole(), reply));
-                Part::last(charges.clone(), self.ask_to_peek(charges), next)
-            }
-            () => Part::new(charges.clone(), self.ask_to_charge(charges, of_whole())),
-        };
-        let parts = groups.into_iter().map(part).collect();
-        Deciding::Several(Box::new(Several::new(parts, order, self.inner.links.clone(), whole, peek)))
-    }
-
-    fn ask_to_charge(&self, charges: Charges, part: Option<Arc<Whole>>) -> Asking<Decided> {
-        self.ask(self.inner.config.timeout, |reply| charging(charges, part, reply))
-    }
-
-    fn ask_to_peek(&self, charges: Charges) -> Asking<Decided> {
-        self.ask(self.inner.config.timeout, |reply| Kind::Peek { charges, reply: Some(reply) })
-    }
-
-    fn alone(&self, asking: Asking<Decided>) -> Deciding {
-        Deciding::One(Alone { asking: Some(asking), links: self.inner.links.clone() })
+        Deciding::Several(Box::new(Several::ask(groups, order, links.clone(), deadline, peek)))
     }
 
     /// How long what nobody waits for at the door may take.
@@ -206,27 +186,10 @@ impl RedisStore {
         timeout: Duration,
         kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
     ) -> Asking<T> {
-        let (ask, asking) = make(timeout, kind);
+        let (ask, asking) = make(Instant::now() + timeout, kind);
         self.inner.links.put(ask);
         asking
     }
-}
-
-/// Makes something to ask, whose time runs from here, and what waits for its answer.
-fn make<T>(
-    timeout: Duration,
-    kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
-) -> (Ask, Asking<T>) {
-    let (reply, answer) = oneshot::channel();
-    (Ask::new(kind(reply), timeout), Asking(answer))
-}
-
-fn charging(
-    charges: Charges,
-    part: Option<Arc<Whole>>,
-    reply: oneshot::Sender<Result<Decided, StoreError>>,
-) -> Kind {
-    Kind::Charge { charges, part, reply: Some(reply) }
 }
 
 impl Store for RedisStore {
@@ -323,84 +286,6 @@ impl fmt::Debug for RedisStore {
             .field("prefix", &self.inner.config.prefix)
             .field("breaker", &self.breaker())
             .finish_non_exhaustive()
-    }
-}
-
-/// An answer that is under way.
-#[derive(Debug)]
-pub(crate) struct Asking<T>(oneshot::Receiver<Result<T, StoreError>>);
-
-impl<T> Asking<T> {
-    /// Stops waiting. What has been answered in the meantime is returned: whoever did so knows nothing of this.
-    pub(crate) fn cancel(mut self) -> Option<T> {
-        self.0.close();
-        self.0.try_recv().ok()?.ok()
-    }
-}
-
-impl<T> Future for Asking<T> {
-    type Output = Result<T, StoreError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0)
-            .poll(cx)
-            .map(|answer| answer.unwrap_or_else(|_| Err(unavailable("the store has ended"))))
-    }
-}
-
-/// Waits for all.
-async fn all(asked: Vec<Asking<()>>) -> Result<(), StoreError> {
-    for done in asked {
-        done.await?;
-    }
-    Ok(())
-}
-
-/// A decision that is under way.
-#[derive(Debug)]
-enum Deciding {
-    One(Alone),
-    Several(Box<Several>),
-}
-
-/// A request whose counters are all in one place.
-#[derive(Debug)]
-struct Alone {
-    /// Nothing once the answer was passed on.
-    asking: Option<Asking<Decided>>,
-    /// Where to give back.
-    links: Links,
-}
-
-impl Future for Alone {
-    type Output = Result<Decision, StoreError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // Polled again after it was ready, which the contract of futures leaves open.
-        let Some(asking) = &mut self.asking else { return Poll::Pending };
-        let answer = std::task::ready!(Pin::new(asking).poll(cx));
-        self.asking = None;
-        Poll::Ready(answer.map(|decided| decided.decision))
-    }
-}
-
-impl Drop for Alone {
-    /// What was answered and not looked at is given back; what is not answered yet, by whoever answers it.
-    fn drop(&mut self) {
-        if let Some(decided) = self.asking.take().and_then(Asking::cancel) {
-            decided.give_back().into_iter().for_each(|ask| self.links.put(ask));
-        }
-    }
-}
-
-impl Future for Deciding {
-    type Output = Result<Decision, StoreError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Self::One(alone) => Pin::new(alone).poll(cx),
-            Self::Several(several) => Pin::new(several).poll(cx),
-        }
     }
 }
 

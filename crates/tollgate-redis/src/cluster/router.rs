@@ -157,6 +157,13 @@ impl Router {
                 }
                 Some(link)
             }
+            // Some of its counters are here and some there, and so it will be until the slot has moved.
+            (ErrorKind::Server(ServerErrorKind::TryAgain), _) if ask.is_divisible() => return ask.divide(),
+            // Not its own, but those of others that it was asked with. From now on it goes alone.
+            (ErrorKind::Server(ServerErrorKind::TryAgain), _) if ask.redirects == 1 => {
+                ask.asking = false;
+                self.link(ask.slot())
+            }
             // The slot is between two nodes, or whoever has it is not known by its address: a moment later it may be.
             _ => None,
         };

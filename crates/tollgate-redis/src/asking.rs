@@ -1,0 +1,108 @@
+//! Waits for answers.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tollgate_core::{Decision, StoreError};
+
+use crate::error::unavailable;
+use crate::request::{Ask, Kind, Told};
+use crate::several::Several;
+use crate::store::Links;
+
+/// Makes something to ask, and what waits for its answer.
+pub(crate) fn make<T>(
+    deadline: Instant,
+    kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
+) -> (Ask, Asking<T>) {
+    let (reply, answer) = oneshot::channel();
+    (Ask::new(kind(reply), deadline), Asking(answer))
+}
+
+/// An answer that is under way.
+#[derive(Debug)]
+pub(crate) struct Asking<T>(oneshot::Receiver<Result<T, StoreError>>);
+
+impl<T> Asking<T> {
+    /// Stops waiting. What has been answered in the meantime is returned: whoever did so knows nothing of this.
+    pub(crate) fn cancel(mut self) -> Option<T> {
+        self.0.close();
+        self.0.try_recv().ok()?.ok()
+    }
+}
+
+impl<T> Future for Asking<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|answer| answer.unwrap_or_else(|_| Err(unavailable("the store has ended"))))
+    }
+}
+
+/// Waits for all.
+pub(crate) async fn all(asked: Vec<Asking<()>>) -> Result<(), StoreError> {
+    for done in asked {
+        done.await?;
+    }
+    Ok(())
+}
+
+/// A decision that is under way.
+#[derive(Debug)]
+pub(crate) enum Deciding {
+    One(Alone),
+    Several(Box<Several>),
+}
+
+/// A request whose counters are all in one place.
+#[derive(Debug)]
+pub(crate) struct Alone {
+    /// Nothing once the answer was passed on.
+    asking: Option<Asking<Told>>,
+    /// Where to give back.
+    links: Links,
+}
+
+impl Deciding {
+    pub(crate) fn alone(asking: Asking<Told>, links: Links) -> Self {
+        Self::One(Alone { asking: Some(asking), links })
+    }
+}
+
+impl Drop for Alone {
+    /// What was answered and not looked at is given back; what is not answered yet, by whoever answers it.
+    fn drop(&mut self) {
+        if let Some(Told::Decided(decided)) = self.asking.take().and_then(Asking::cancel) {
+            decided.give_back().into_iter().for_each(|ask| self.links.put(ask));
+        }
+    }
+}
+
+impl Future for Deciding {
+    type Output = Result<Decision, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let alone = match &mut *self {
+                Self::One(alone) => alone,
+                Self::Several(several) => return Pin::new(several).poll(cx),
+            };
+            // Polled again after it was ready, which the contract of futures leaves open.
+            let Some(asking) = &mut alone.asking else { return Poll::Pending };
+            let answer = std::task::ready!(Pin::new(asking).poll(cx));
+            alone.asking = None;
+            match answer? {
+                Told::Decided(decided) => return Poll::Ready(Ok(decided.decision)),
+                Told::Apart(apart) => {
+                    let several = Several::divided(apart, alone.links.clone());
+                    *self = Self::Several(Box::new(several));
+                }
+            }
+        }
+    }
+}
