@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate_core::{Charge, DAY, Decision, Key, Quota, RuleName, Store};
-use tollgate_redis::{RedisStore, Servers};
+use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
 use tollgate_servers::Cluster;
 
 use crate::support::{PATIENCE, key_on, ready, rule};
@@ -20,12 +20,16 @@ struct Setup {
 
 impl Setup {
     async fn new() -> Self {
+        Self::with(|store| store.timeout(PATIENCE)).await
+    }
+
+    async fn with(settings: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder) -> Self {
         let cluster = Cluster::start(2, 0).unwrap_or_else(|error| panic!("{error}"));
         let key = key_on(&cluster, 0);
         let slot = cluster.slot(&key.to_string()).expect("it has a slot");
         let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
-        let store = RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(Duration::ZERO);
-        Self { cluster, key, slot, store: ready(store).await }
+        let store = RedisStore::builder(servers).deny_from_memory_for(Duration::ZERO);
+        Self { cluster, key, slot, store: ready(settings(store)).await }
     }
 
     /// What the rules of one request are told.
@@ -154,4 +158,49 @@ async fn a_slot_moves_to_and_fro_under_requests_of_several_rules() {
             panic!("{pair}: {used:?} of {admitted}");
         }
     }
+}
+
+/// They are refused at once, as by a node whose line is full; those who may wait do so until the node is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_than_may_wait_for_a_node_that_fails_with_a_slot_on_its_way_to_it() {
+    const MOST: usize = 50;
+    let deadline = Duration::from_secs(2);
+    let setup = Setup::with(|store| store.timeout(deadline).max_waiting(MOST)).await;
+    let (there, quota) = (key_on(&setup.cluster, 1), window(1_000_000));
+    for node in setup.cluster.nodes() {
+        // None is taken for dead because it stands still for a moment.
+        node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
+    }
+    setup.cluster.begin_move(setup.slot, 0, 1).unwrap_or_else(|error| panic!("{error}"));
+    setup.cluster.node(1).pause().expect("it can be stopped");
+    setup.store.charge(&[Charge::new(rule("there"), &there, &quota)]).await.expect_err("it does not answer");
+    let mut tasks = Vec::new();
+    for _ in 0..20 {
+        for _ in 0..20 {
+            let (store, key) = (setup.store.clone(), setup.key);
+            tasks.push(tokio::spawn(async move {
+                let asked = Instant::now();
+                let decided = store.charge(&[Charge::new(rule("moving"), &key, &quota)]).await;
+                (decided.is_ok(), asked.elapsed())
+            }));
+        }
+        // So that none is refused because too many wait for the first node.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Those who are too many are told so before the others are served.
+    let asked = Instant::now();
+    while tasks.iter().filter(|task| !task.is_finished()).count() > MOST && asked.elapsed() < deadline / 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    setup.cluster.node(1).resume().expect("it goes on");
+    let (mut decided, mut waited) = (0, 0);
+    for task in tasks {
+        let (is_decided, took) = task.await.expect("no panic");
+        decided += usize::from(is_decided);
+        waited += usize::from(!is_decided && took >= deadline);
+    }
+    assert!(decided <= MOST && waited <= MOST, "{decided} were decided, and {waited} waited in vain");
+    assert!(decided + waited > 0, "nobody waited");
+    setup.store.ready(PATIENCE).await.expect("it works again");
+    assert!(setup.admits(&[("moving", quota)]).await);
 }

@@ -55,7 +55,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many requests may wait for one server; 10,000 if not said. More fail at once.
+    /// How many requests may wait for one server; 10,000 if not said. More fail at once. On a cluster as many may wait
+    /// besides for nodes that slots are on their way to.
     ///
     /// As many refunds and debits may wait besides, also while the server fails. More are not made, which their
     /// future says.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind};
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tollgate_core::StoreError;
 
 use super::map::{Address, Map};
@@ -45,6 +45,8 @@ pub(crate) struct Router {
     wanted: Notify,
     /// Settlements of slots that no node has, until one does.
     homeless: Mutex<Vec<Ask>>,
+    /// Places for requests of slots that are on their way, to wait in until their node is connected or known.
+    between: Arc<Semaphore>,
     /// Whether the cluster works as a whole: all nodes that have slots do.
     breaker: Breaker,
 }
@@ -74,6 +76,7 @@ impl Router {
             links: Mutex::default(),
             wanted: Notify::new(),
             homeless: Mutex::default(),
+            between: Arc::new(Semaphore::new(config.max_waiting.min(Semaphore::MAX_PERMITS))),
             breaker: Breaker::of_several(),
         });
         tokio::spawn(refresh_for_ever(Arc::downgrade(&router)));
@@ -170,8 +173,36 @@ impl Router {
         match link {
             // (A settlement is kept there.)
             Some(link) if link.refuses().is_none() || settles => link.put(ask),
-            link => drop(tokio::spawn(put_later(Arc::clone(self), link, ask))),
+            link => self.put_later(link, ask),
         }
+    }
+
+    /// Puts something in line when it can be, if it is not one of too many.
+    fn put_later(self: &Arc<Self>, link: Option<Link>, ask: Ask) {
+        match Arc::clone(&self.between).try_acquire_owned() {
+            Ok(place) => {
+                let router = Arc::clone(self);
+                tokio::spawn(async move {
+                    router.wait_between(link, ask).await;
+                    drop(place);
+                });
+            }
+            Err(_) if ask.settlement().is_some() => self.shelter(ask),
+            Err(_) => ask.fail(&unavailable("too many requests wait for slots that are on their way")),
+        }
+    }
+
+    /// Waits for a node that is new to be connected, or for a slot to have one, as long as there is time.
+    async fn wait_between(&self, link: Option<Link>, mut ask: Ask) {
+        let Some(link) = link else {
+            sleep(BETWEEN).await;
+            ask.asking = false;
+            return self.put(ask);
+        };
+        let mut states = link.breaker().watch();
+        // It answers in any case, if it is too late by saying so.
+        drop(timeout_at(ask.deadline, states.wait_for(|state| !state.is_open())).await);
+        link.put(ask);
     }
 
     fn link_to(self: &Arc<Self>, address: &Address) -> Link {
@@ -266,21 +297,6 @@ impl Router {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let links = self.links();
         links.iter().filter(|(address, _)| map.has_slots(address)).find_map(|(_, node)| node.link.refuses())
-    }
-}
-
-/// Waits for a node that is new to be connected, or for a slot to have one, as long as there is time.
-async fn put_later(router: Arc<Router>, link: Option<Link>, mut ask: Ask) {
-    loop {
-        sleep(BETWEEN).await;
-        match &link {
-            Some(link) if link.refuses().is_none() || ask.deadline <= Instant::now() => return link.put(ask),
-            Some(_) => {}
-            None => {
-                ask.asking = false;
-                return router.put(ask);
-            }
-        }
     }
 }
 
