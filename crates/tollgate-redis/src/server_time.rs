@@ -11,6 +11,10 @@ use tollgate_core::Timestamp;
 /// clock it is now *at least* that time and what has passed since. The estimate is such a lower bound, and the largest
 /// of recent ones: a charge that is void from then on, by the server's clock, cannot be made after whoever waits for
 /// it has gone.
+///
+/// An answer that was long on its way says less than others did, and does not contradict them: the server may have read its clock
+/// soon after it was asked. If even then it would have been earlier than the estimate says, the clock was set back, and
+/// nothing that was known of it is true any more.
 #[derive(Debug)]
 pub(crate) struct ServerTime {
     origin: Instant,
@@ -18,23 +22,22 @@ pub(crate) struct ServerTime {
     offset: Option<i64>,
 }
 
-/// How much of the difference a smaller bound takes away from a larger one, so that a clock that was set back a little
-/// is followed after some answers.
+/// How much of the difference a smaller bound takes away from a larger one, so that a clock that was set back by less than
+/// answers take is followed after some of them.
 const FADE: i64 = 64;
-/// A clock that was set back by more than that is followed at once, in microseconds.
-const STEP: i64 = 1_000_000;
 
 impl ServerTime {
     pub(crate) fn new() -> Self {
         Self { origin: Instant::now(), offset: None }
     }
 
-    /// Learns from an answer that arrived now.
-    pub(crate) fn learn(&mut self, server: Timestamp, arrived: Instant) {
-        let bound = server.as_micros() as i64 - self.since_origin(arrived);
+    /// Learns from the answer to a question: between the two, the server has read its clock.
+    pub(crate) fn learn(&mut self, server: Timestamp, sent: Instant, arrived: Instant) {
+        let server = server.as_micros() as i64;
+        let (least, most) = (server - self.since_origin(arrived), server - self.since_origin(sent));
         self.offset = Some(match self.offset {
-            Some(known) if known > bound && known - bound < STEP => known - (known - bound) / FADE,
-            _ => bound,
+            Some(known) if (least..=most).contains(&known) => known - (known - least) / FADE,
+            _ => least,
         });
     }
 
@@ -64,14 +67,14 @@ mod tests {
         let mut time = ServerTime::new();
         let start = Instant::now();
         assert_eq!(time.at(start), None);
-        time.learn(Timestamp::from_secs(1_000), start + MS);
+        time.learn(Timestamp::from_secs(1_000), start, start + MS);
         assert_eq!(time.at(start + 3 * MS), Some(Timestamp::from_micros(1_000_002_000)));
         // An answer that was long on its way says less, and changes little.
-        time.learn(Timestamp::from_micros(1_000_001_000), start + 10 * MS);
+        time.learn(Timestamp::from_micros(1_000_001_000), start + MS, start + 10 * MS);
         let at = time.at(start + 11 * MS).unwrap().as_micros();
         assert!((1_000_009_800..=1_000_010_000).contains(&at), "{at}");
         // One that was quick says more.
-        time.learn(Timestamp::from_micros(1_000_012_500), start + 12 * MS);
+        time.learn(Timestamp::from_micros(1_000_012_500), start + 11 * MS, start + 12 * MS);
         assert_eq!(time.at(start + 12 * MS), Some(Timestamp::from_micros(1_000_012_500)));
     }
 
@@ -79,15 +82,26 @@ mod tests {
     fn a_clock_that_steps_is_followed() {
         let mut time = ServerTime::new();
         let start = Instant::now();
-        time.learn(Timestamp::from_secs(1_000), start);
-        time.learn(Timestamp::from_secs(5_000), start);
-        assert_eq!(time.at(start), Some(Timestamp::from_secs(5_000)));
-        time.learn(Timestamp::from_secs(100), start);
-        assert_eq!(time.at(start), Some(Timestamp::from_secs(100)));
-        time.learn(Timestamp::from_micros(99_900_000), start);
-        for _ in 0..1_000 {
-            time.learn(Timestamp::from_micros(99_900_000), start);
+        for secs in [1_000, 5_000, 100] {
+            time.learn(Timestamp::from_secs(secs), start, start);
+            assert_eq!(time.at(start), Some(Timestamp::from_secs(secs)));
         }
-        assert!(time.at(start).unwrap() <= Timestamp::from_micros(99_900_064));
+        // Also if it steps by little more than the answer took.
+        time.learn(Timestamp::from_micros(99_900_000), start, start + 99 * MS);
+        assert_eq!(time.at(start + 99 * MS), Some(Timestamp::from_micros(99_900_000)));
+    }
+
+    #[test]
+    fn a_step_that_no_answer_proves_is_followed_after_some() {
+        let mut time = ServerTime::new();
+        let start = Instant::now();
+        time.learn(Timestamp::from_secs(100), start, start);
+        let late = |time: &mut ServerTime| time.learn(Timestamp::from_secs(100), start, start + 2_000 * MS);
+        late(&mut time);
+        assert!(time.at(start).unwrap() > Timestamp::from_micros(99_960_000), "it may just have been late");
+        for _ in 0..1_000 {
+            late(&mut time);
+        }
+        assert!(time.at(start).unwrap() <= Timestamp::from_micros(98_000_064));
     }
 }

@@ -148,3 +148,34 @@ async fn a_script_is_given_another_name() {
     clock.misnames.store(false, Ordering::SeqCst);
     store.ready(PATIENCE).await.expect("it is one now");
 }
+
+/// By less than a deadline is long it may be, too: what was known of the clock is not trusted from the next answer on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_is_late_after_the_clock_was_set_back_a_little() {
+    for back in [900_000, 60_000] {
+        let (clock, url) = start(0);
+        let store = ready(&url).await;
+        assert_eq!(Caller::new("clock").tally_many(&store, 1).await.admitted, 1);
+        clock.step(-back);
+        for _ in 0..3 {
+            assert_eq!(Caller::new("clock").tally_many(&store, 1).await.admitted, 1);
+        }
+        let before = clock.in_time.load(Ordering::SeqCst);
+        let asleep = DEADLINE + Duration::from_millis(30);
+        clock.asleep.store(asleep.as_millis() as u32, Ordering::SeqCst);
+        let tally = Caller::new("clock").tally_many(&store, 1).await;
+        assert_eq!(tally.timeout, 1, "{back}: {tally:?}");
+        // The probes after it come later still, and have no deadline.
+        let seen = async {
+            while clock.late.load(Ordering::SeqCst) == 0 && clock.in_time.load(Ordering::SeqCst) == before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, seen).await.expect("it is looked at");
+        assert_eq!(
+            clock.in_time.load(Ordering::SeqCst),
+            before,
+            "{back}: a charge was made after its deadline"
+        );
+    }
+}

@@ -51,7 +51,7 @@ impl Worker {
         let slow = |why: &'static str| StoreError::new(StoreErrorKind::Timeout).with_source(why);
         match timeout(self.config.silence(), probing).await {
             Ok(Ok(now)) => {
-                self.time.learn(now, Instant::now());
+                self.time.learn(now, sent, Instant::now());
                 self.connection = Some(connection);
                 self.load_scripts = false;
                 // Whoever asked now would wait in vain.

@@ -99,10 +99,11 @@ impl Worker {
     pub(super) fn land(&mut self, slot: usize, result: Result<Vec<Value>, RedisError>) -> Option<Stop> {
         let flight = self.flights[slot].take()?;
         self.crowd.back(slot, self.shared.queue().len());
-        let (took, overdue) = (flight.sent.elapsed(), flight.overdue);
+        let (sent, took, overdue) = (flight.sent, flight.sent.elapsed(), flight.overdue);
+        let arrived = Instant::now();
         let values = match result {
             Ok(values) => {
-                self.heard = Instant::now();
+                self.heard = arrived;
                 values
             }
             Err(error) => {
@@ -120,7 +121,7 @@ impl Worker {
         let Landed { time, again, elsewhere, scripts_missing, failure } =
             flight.land(values, &self.denied, &self.config);
         if let Some(time) = time {
-            self.time.learn(time, Instant::now());
+            self.time.learn(time, sent, arrived);
         }
         self.load_scripts |= scripts_missing;
         // (A node of a cluster that sends everything elsewhere is sound.)
