@@ -10,13 +10,16 @@ use tollgate_core::{StoreError, StoreErrorKind};
 use crate::observe::BreakerWatch;
 
 /// Whether a store is asked, see [`RedisStore::breaker`](crate::RedisStore::breaker).
+///
+/// On a cluster this is about the whole: it is open as soon as one node that has slots fails, though each node has a breaker of
+/// its own, and keys that live on the others are decided as ever.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// The store works, and is asked.
+    /// The store works, and is asked; of a cluster all nodes that have slots.
     Closed,
     /// The store failed, and is not asked until it works again: every decision fails at once, and the failure policy
-    /// of each rule applies.
+    /// of each rule applies. On a cluster this holds for the keys of the nodes that fail, at least one, and not for others.
     Open {
         /// Since when.
         since: Instant,
@@ -26,7 +29,7 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// Whether the store is not asked.
+    /// Whether the store is not asked, or a node of the cluster is not.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         matches!(self, Self::Open { .. })

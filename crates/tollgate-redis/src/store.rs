@@ -111,7 +111,8 @@ impl RedisStore {
         Self { inner: Arc::new(Inner { config, denied, links }) }
     }
 
-    /// Whether Redis is asked, or known not to work.
+    /// Whether Redis is asked, or known not to work. On a cluster it is open when any node with slots fails, though keys that live
+    /// on other nodes are decided.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
         self.inner.links.breaker().watch().borrow().clone()
@@ -123,7 +124,7 @@ impl RedisStore {
         self.inner.links.breaker().watch()
     }
 
-    /// Waits until Redis works.
+    /// Waits until Redis works; of a cluster, all nodes that have slots.
     ///
     /// # Errors
     ///
