@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tollgate::{Limiter, Quota, Rule};
 use tollgate_redis::{BreakerState, RedisStore, Servers};
-use tollgate_servers::RedisServer;
+use tollgate_servers::{Builder, RedisServer};
 
 use crate::support::{Recorded, Told, get, send};
 
@@ -105,4 +105,37 @@ async fn a_redis_that_is_not_there_from_the_start_is_told() {
         "once, however often it was tried: {:?}",
         told.lines()
     );
+}
+
+/// A server with such settings.
+fn evicting(maxmemory: &str, policy: &str) -> Builder {
+    let builder = RedisServer::builder().config(format!("maxmemory {maxmemory}"));
+    builder.config(format!("maxmemory-policy {policy}"))
+}
+
+#[tokio::test]
+async fn a_redis_that_drives_out_counters_is_told_of_once() {
+    let told = Told::start();
+    let server = evicting("100mb", "allkeys-lru").start().expect("a server");
+    let limiter = limiter(&server, Quota::per_hour(100)).await;
+    let [line] = &*told.with("drives out counters") else { panic!("{:?}", told.lines()) };
+    assert!(line.starts_with("WARN tollgate:") && line.contains("policy=\"allkeys-lru\""), "{line}");
+    server.kill().expect("it can be killed");
+    send(&limiter, get("/")).await;
+    until(&limiter, BreakerState::is_open).await;
+    server.restart().expect("it comes back");
+    until(&limiter, |state| !state.is_open()).await;
+    assert_eq!(told.with("drives out counters").len(), 1, "{:?}", told.lines());
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_a_redis_that_keeps_counters_or_does_not_say() {
+    let told = Told::start();
+    let silent = evicting("100mb", "allkeys-lru").user("tollgate", "secret", "~tollgate:* +@all -info");
+    for builder in [evicting("0", "allkeys-lru"), evicting("100mb", "volatile-ttl"), silent] {
+        let server = builder.start().expect("a server");
+        let limiter = limiter(&server, Quota::per_hour(100)).await;
+        assert_eq!(send(&limiter, get("/")).await, StatusCode::OK);
+        assert_eq!(told.with("drives out counters").len(), 0, "{:?}", told.lines());
+    }
 }

@@ -11,6 +11,7 @@ mod connect;
 mod crowd;
 mod denied;
 mod error;
+mod eviction;
 mod flight;
 mod gather;
 mod link;

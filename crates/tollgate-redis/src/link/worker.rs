@@ -56,6 +56,8 @@ pub(super) struct Worker {
     redirect: Option<Redirect>,
     time: ServerTime,
     connection: Option<MultiplexedConnection>,
+    /// It was asked whether it drives out counters.
+    asked_of_eviction: bool,
     /// The server has lost its scripts.
     load_scripts: bool,
     /// That the server refuses to work. Nothing is sent any more, and what is under way is waited for.
@@ -87,6 +89,7 @@ impl Worker {
             redirect,
             time: ServerTime::new(),
             connection: None,
+            asked_of_eviction: false,
             load_scripts: false,
             refused: None,
             crowd: Crowd::new(config.batch),

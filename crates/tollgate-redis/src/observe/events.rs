@@ -10,6 +10,16 @@ const TARGET: &str = "tollgate";
 /// How many changes of a breaker are told in a second.
 const PER_SECOND: u32 = 10;
 
+/// A server drives out counters when its memory is full.
+pub(super) fn evicts(policy: &str) {
+    warn!(
+        target: TARGET,
+        store = "redis",
+        policy,
+        "Redis drives out counters when its memory is full: who is denied may begin anew"
+    );
+}
+
 /// Lets a few events of each second through, and counts the others.
 #[derive(Debug, Default)]
 pub(super) struct Sample {

@@ -12,6 +12,16 @@ use std::time::Duration;
 
 use tollgate_core::{Decision, StoreError};
 
+/// Whether anybody is told of a server that drives out counters.
+pub(crate) const TELLS_OF_EVICTION: bool = cfg!(feature = "tracing");
+
+/// A server drives out counters when its memory is full, by this policy.
+pub(crate) fn evicts(policy: &str) {
+    #[cfg(feature = "tracing")]
+    events::evicts(policy);
+    let _ = policy;
+}
+
 /// What is seen of a store.
 #[derive(Debug, Default)]
 pub(crate) struct StoreWatch {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use redis::aio::MultiplexedConnection;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_core::{StoreError, StoreErrorKind};
 
@@ -10,6 +11,7 @@ use crate::breaker::Pauses;
 use crate::error::failed;
 use crate::flight::Flight;
 use crate::server_time::ServerTime;
+use crate::{eviction, observe};
 
 impl Worker {
     /// Tries until the server works again; `false` if nobody needs it any more.
@@ -40,9 +42,11 @@ impl Worker {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
-                let connection = self.target.connect(self.config.connect_timeout).await.map_err(failed)?;
+                let mut connection =
+                    self.target.connect(self.config.connect_timeout).await.map_err(failed)?;
                 // It may be another server, with another clock.
                 self.time = ServerTime::new();
+                self.tell_of_eviction(&mut connection).await;
                 connection
             }
         };
@@ -65,6 +69,18 @@ impl Worker {
             // Read-only, out of memory, still loading: perhaps another server works, perhaps this one later.
             Ok(Err(error)) => Err(failed(error)),
             Err(_) => Err(slow("Redis does not answer")),
+        }
+    }
+
+    /// Tells once if the server drives out counters, while nobody waits for it. Whatever it answers, it is used: if somebody on the
+    /// way breaks the connection because of the question, it is not asked again.
+    async fn tell_of_eviction(&mut self, connection: &mut MultiplexedConnection) {
+        if !observe::TELLS_OF_EVICTION || std::mem::replace(&mut self.asked_of_eviction, true) {
+            return;
+        }
+        let asked = timeout(self.config.connect_timeout, eviction::policy(connection)).await;
+        if let Ok(Ok(Some(policy))) = asked {
+            observe::evicts(&policy);
         }
     }
 }
