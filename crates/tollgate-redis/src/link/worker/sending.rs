@@ -114,8 +114,9 @@ impl Worker {
         };
         // Those who wait go first, if they are as many as may: so the server has something to do while the others are
         // answered. (If it is time to stop, that is seen afterwards, too.) But what is settled stays in order, and a
-        // server that was late is not trusted before its answer is read.
-        if !flight.settles && !overdue && self.shared.queue().len() >= self.crowd.half() {
+        // server that was late, or that refuses something, is not trusted before its answer is read.
+        let refuses = values.iter().any(|value| matches!(value, Value::ServerError(_)));
+        if !flight.settles && !overdue && !refuses && self.shared.queue().len() >= self.crowd.half() {
             drop(self.launch());
         }
         let Landed { time, again, elsewhere, scripts_missing, failure } =
