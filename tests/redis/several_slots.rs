@@ -173,6 +173,10 @@ async fn comes_to(store: &RedisStore, charge: &Charge<'_>, expected: u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_denied_is_given_back_what_another_node_tells_too_late() {
     let cluster = start();
+    if cluster.node(0).version().expect("it tells").as_redis < (7, 0, 0) {
+        // Before that, nodes that know each other hear of no other port, and so no proxy can stand between.
+        return;
+    }
     let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));
     let proxy = behind_proxy(&cluster).await;
     let store = ready(of(&cluster).timeout(Duration::from_millis(300))).await;

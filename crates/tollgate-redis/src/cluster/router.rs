@@ -152,6 +152,20 @@ impl Router {
                 self.map.write().unwrap_or_else(PoisonError::into_inner).set(slot, &address);
                 Some(self.link_to(&address))
             }
+            // Some of its counters are here and some there, and so it will be until the slot has moved. (Redis before 7 says of
+            // several that all are there as soon as one of them is not here.)
+            (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _)
+                if ask.is_divisible() =>
+            {
+                return ask.divide();
+            }
+            // It may be the counters of others that it was asked with. From now on it goes alone.
+            (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _)
+                if ask.redirects == 1 =>
+            {
+                ask.asking = false;
+                self.link(ask.slot())
+            }
             (ErrorKind::Server(ServerErrorKind::Ask), Some((address, _))) => {
                 ask.asking = true;
                 let link = self.link_to(&address);
@@ -159,13 +173,6 @@ impl Router {
                     node.asked = Some(Instant::now());
                 }
                 Some(link)
-            }
-            // Some of its counters are here and some there, and so it will be until the slot has moved.
-            (ErrorKind::Server(ServerErrorKind::TryAgain), _) if ask.is_divisible() => return ask.divide(),
-            // Not its own, but those of others that it was asked with. From now on it goes alone.
-            (ErrorKind::Server(ServerErrorKind::TryAgain), _) if ask.redirects == 1 => {
-                ask.asking = false;
-                self.link(ask.slot())
             }
             // The slot is between two nodes, or whoever has it is not known by its address: a moment later it may be.
             _ => None,
