@@ -138,3 +138,44 @@ mod tests {
         }
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::super::slot::Slot;
+    use super::*;
+
+    /// Whatever of the two numbers a reader sees while they are written, it finds its key in the table that there is.
+    #[test]
+    fn loom_a_key_is_found_while_its_whereabouts_are_written() {
+        let tag = 0x9e37_79b9_7f4a_7c15_u64;
+        let tables = [20, 200].map(|others| {
+            let mut table = Table::default();
+            for i in 1..others {
+                if !table.has_room() {
+                    table.resize();
+                }
+                table.insert(Slot { tag: tag.wrapping_mul(2 * i + 1), ..Slot::FREE });
+            }
+            table.resize();
+            table.insert(Slot { tag, ..Slot::FREE });
+            table
+        });
+        let tables = std::sync::Arc::new(tables);
+        loom::model(move || {
+            let whereabouts = Arc::new(Whereabouts::default());
+            whereabouts.tell(&tables[0]);
+            let writer = {
+                let (whereabouts, tables) = (Arc::clone(&whereabouts), std::sync::Arc::clone(&tables));
+                thread::spawn(move || whereabouts.tell(&tables[1]))
+            };
+            let home = whereabouts.ask(tag);
+            for table in &*tables {
+                assert_eq!(Ok(table.seek(tag, home)), table.find(tag));
+            }
+            writer.join().unwrap();
+        });
+    }
+}
