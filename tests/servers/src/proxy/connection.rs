@@ -106,8 +106,9 @@ async fn pump(
             biased;
             () = sleep_until(due), if !queue.is_empty() => {
                 let (_, bytes) = queue.pop_front().unwrap_or((due, Vec::new()));
-                to.write_all(&bytes).await?;
+                // Counted first: who has received the last byte finds it counted.
                 counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                to.write_all(&bytes).await?;
             }
             read = from.read(&mut buffer), if open && queue.len() < CHUNKS => {
                 let read = read?;

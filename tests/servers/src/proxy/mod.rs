@@ -58,9 +58,9 @@ pub struct Counts {
     pub connections: u64,
     /// How many of them are open.
     pub open: u64,
-    /// How many bytes have been passed on to the server.
+    /// How many bytes have been passed on to the server, or are about to be.
     pub request_bytes: u64,
-    /// How many bytes have been passed on to clients.
+    /// How many bytes have been passed on to clients, or are about to be.
     pub reply_bytes: u64,
 }
 
