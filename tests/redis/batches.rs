@@ -162,6 +162,25 @@ async fn a_hundred_at_once_admit_what_the_algorithms_admit() {
     assert!(admitted > 500 && denied > 500, "{admitted} admitted, {denied} denied");
 }
 
+/// A thousand who ask about one key at once: of these, more go together than fit into a byte.
+#[tokio::test]
+async fn a_thousand_at_once_on_one_key_admit_precisely_the_limit() {
+    let (store, _) = store("thousand").await;
+    for (i, quota) in each(700, DAY).into_iter().enumerate() {
+        let request = vec![(rule("all"), Key::from(i as u64), quota, 1)];
+        let decisions = ask(&store, &vec![request; 1_000]).await;
+        let admitted: Vec<_> = decisions.iter().filter(|decision| decision.is_admitted()).collect();
+        assert_eq!(admitted.len(), 700, "{quota}");
+        // Each of them was told of its own charge.
+        let mut remaining: Vec<_> = admitted
+            .iter()
+            .map(|decision| decision.outcome("all").expect("it was asked").remaining())
+            .collect();
+        remaining.sort_unstable();
+        assert_eq!(remaining, (0..700).collect::<Vec<_>>(), "{quota}");
+    }
+}
+
 /// A request of more rules than any application has.
 #[tokio::test]
 async fn a_request_of_six_hundred_rules_is_one_decision() {

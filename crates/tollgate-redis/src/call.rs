@@ -107,7 +107,11 @@ impl Call {
             term.pack(&mut terms);
         }
         let terms_at = HEADER
-            + self.runs.iter().map(|run| RUN + self.times(run).map_or(0, |times| times.len())).sum::<usize>();
+            + self
+                .runs
+                .iter()
+                .map(|run| RUN + self.times(run).map_or(0, |times| 2 * times.len()))
+                .sum::<usize>();
         for run in &self.runs {
             let times = self.times(run);
             // Lua counts from one.
@@ -116,11 +120,11 @@ impl Call {
             push_u16(&mut bytes, run.first + run.groups.len());
             bytes.push(times.is_some().into());
             bytes.extend_from_slice(&((terms_at + starts[usize::from(run.term)] + 1) as u32).to_le_bytes());
-            bytes.extend(times.into_iter().flatten());
+            times.into_iter().flatten().for_each(|times| push_u16(&mut bytes, times));
         }
         bytes.extend_from_slice(&terms);
         for group in general.iter().chain(held) {
-            bytes.push(group.members.len() as u8);
+            push_u16(&mut bytes, group.members.len());
             push_u16(&mut bytes, group.charges.len());
             for (counter, term) in &group.charges {
                 push_u16(&mut bytes, usize::from(*counter) + 1);
@@ -131,10 +135,10 @@ impl Call {
     }
 
     /// How many requests there are in each group of a run, if there are several in any.
-    fn times(&self, run: &Run) -> Option<impl ExactSizeIterator<Item = u8>> {
+    fn times(&self, run: &Run) -> Option<impl ExactSizeIterator<Item = usize>> {
         let groups = &self.groups[run.groups.clone()];
         let several = groups.iter().any(|group| group.members.len() > 1);
-        several.then(|| groups.iter().map(|group| group.members.len() as u8))
+        several.then(|| groups.iter().map(|group| group.members.len()))
     }
 
     /// Reads what the script returned. `None`: it came too late, and nothing was done.

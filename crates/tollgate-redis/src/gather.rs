@@ -12,8 +12,8 @@ use crate::name::{ByHash, Counted};
 use crate::request::Charges;
 use crate::term::Term;
 
-/// How many requests a group holds: their number is one byte.
-const GROUP: usize = 255;
+/// How many requests a group holds: their number is two bytes.
+const GROUP: usize = u16::MAX as usize;
 /// How many terms a call holds, unless a single request has more: each is looked for among all.
 const TERMS: usize = 255;
 
@@ -209,5 +209,25 @@ impl Numbers {
             *place = self.give(usize::from(*place)) as u16;
         }
         call.named_by = self.old.iter().map(|old| call.named_by[*old]).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::{Charge, Key, RuleName};
+
+    use super::*;
+    use crate::name::Names;
+    use crate::request::OwnCharge;
+
+    #[test]
+    fn however_many_ask_about_one_counter_they_are_one_group() {
+        let (key, quota) = (Key::from("key"), Quota::per_minute(10));
+        let charge = Charge::new(RuleName::new("rule").unwrap(), &key, &quota);
+        let request = vec![OwnCharge::new(&charge, &Names::new("test", false))];
+        let calls = Call::gather(&vec![&request; 1_000], 64, false);
+        let [(1_000, call)] = &*calls else { panic!("{calls:?}") };
+        assert_eq!((call.named_by.len(), call.groups.len(), call.in_runs), (1, 1, 1));
+        assert_eq!(call.groups[0].members.len(), 1_000);
     }
 }

@@ -43,9 +43,9 @@ local news, lives, held, held_first, held_last = nil, nil, true, nil, nil
 for r = 1, run_count + held_count do
   local algorithm, first, last, with_times, term_at
   algorithm, first, last, with_times, term_at, at = read('<BHHBI4', ask, at)
-  -- How many times, if not once: one byte for each counter.
-  local times, times_at = 1, at - first
-  if with_times > 0 then at = at + last - first + 1 end
+  -- How many times, if not once: two bytes for each counter.
+  local times, times_at = 1, at - 2 * first
+  if with_times > 0 then at = at + 2 * (last - first + 1) end
   local hold = r > run_count
   if hold then
     if not news then news, lives, held_first = {}, {}, first end
@@ -121,7 +121,7 @@ for r = 1, run_count + held_count do
       else
         good = false
       end
-      if with_times > 0 then times = byte(ask, times_at + k) end
+      if with_times > 0 then times = read('<H', ask, times_at + 2 * k) end
       local passed, new, new_parts = times, full + times * cost, parts
       if wide > 0 then
         new_parts = parts + times * cost_parts
@@ -195,7 +195,7 @@ for r = 1, run_count + held_count do
       else
         size_of_all = 0
       end
-      if with_times > 0 then times = byte(ask, times_at + k) end
+      if with_times > 0 then times = read('<H', ask, times_at + 2 * k) end
       if good then
         local passed = times
         if count + times * cost > limit and cost > 0 then
@@ -263,7 +263,7 @@ for r = 1, run_count + held_count do
       else
         size_of_all = 0
       end
-      if with_times > 0 then times = byte(ask, times_at + k) end
+      if with_times > 0 then times = read('<H', ask, times_at + 2 * k) end
       local passed, room = times, limit - current - cost
       -- Beyond that it takes more than a comparison of two numbers.
       if good and (previous == 0 or (previous * left < EXACT and room * period < EXACT)) then
@@ -309,7 +309,7 @@ for r = 1, run_count + held_count do
   else
     rest = rest or {}
     for k = first, last do
-      if with_times > 0 then times = byte(ask, times_at + k) end
+      if with_times > 0 then times = read('<H', ask, times_at + 2 * k) end
       rest[#rest + 1] = { k, term_at, times }
     end
   end

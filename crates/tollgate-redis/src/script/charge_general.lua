@@ -120,7 +120,7 @@ end
 -- Spare groups come after the others, and were decided already if they were held.
 for _ = 1, held and group_count or group_count + spare_count do
   local times, n, k, i
-  times, n, k, i, at = read('<BHHH', ask, at)
+  times, n, k, i, at = read('<HHHH', ask, at)
   local passed = 0
   if n == 1 then
     passed = charge_alone(k, terms[i], times)
