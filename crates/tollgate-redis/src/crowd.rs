@@ -31,9 +31,9 @@ impl Crowd {
     }
 
     /// How many have to wait for the next go. While others are under way, a few wait for more to come, as in a crowd they
-    /// will: for almost half of it, as some always take longer. Who comes alone finds nobody under way.
+    /// will, until these are half of it or the others are back. Who comes alone finds nobody under way.
     pub(crate) fn enough(&self) -> usize {
-        if self.is_idle() { 1 } else { self.half() - self.half() / 8 }
+        if self.is_idle() { 1 } else { self.half() }
     }
 
     /// Whether so many come that looking out for their answers is worth it. Who comes alone may sleep.
@@ -101,7 +101,7 @@ mod tests {
         crowd.sent(0, 20);
         crowd.sent(1, 20);
         crowd.back(0, 0);
-        assert_eq!((crowd.half(), crowd.enough()), (20, 18));
+        assert_eq!((crowd.half(), crowd.enough()), (20, 20));
         crowd.back(1, 1);
         assert!(crowd.may_be_more() && crowd.enough() == 1);
         crowd.sent(0, 500);

@@ -139,10 +139,7 @@ impl Worker {
                     self.wait_for_more().await;
                     continue;
                 }
-                Look::Called => {
-                    self.wait_for_the_last().await;
-                    continue;
-                }
+                Look::Called => continue,
                 Look::InVain => {}
             }
             tokio::select! {
@@ -153,7 +150,7 @@ impl Worker {
                     }
                     self.wait_for_more().await;
                 }
-                () = shared.wake.notified(), if has_room => self.wait_for_the_last().await,
+                () = shared.wake.notified(), if has_room => {}
                 () = shared.hurry.notified() => {}
                 () = &mut alarm, if alarm_at.is_some() => {
                     shared.queue().alarm = None;
@@ -207,14 +204,6 @@ impl Worker {
             biased;
             () = self.shared.wake.notified() => {}
             () = tokio::task::yield_now() => {}
-        }
-    }
-
-    /// Lets those come along who are about to ask, if others are under way and almost enough wait. Who woke this task is
-    /// followed by those who were answered with it.
-    async fn wait_for_the_last(&mut self) {
-        if !self.crowd.is_idle() && self.shared.queue().len() < self.crowd.half() {
-            tokio::task::yield_now().await;
         }
     }
 
