@@ -86,6 +86,7 @@ impl Drop for Alone {
 impl Future for Deciding {
     type Output = Result<Decision, StoreError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             let alone = match &mut *self {
@@ -97,7 +98,7 @@ impl Future for Deciding {
             let answer = std::task::ready!(Pin::new(asking).poll(cx));
             alone.asking = None;
             match answer? {
-                Told::Decided(decided) => return Poll::Ready(Ok(decided.decision)),
+                Told::Decided(decided) => return Poll::Ready(Ok(decided.verdict.into())),
                 Told::Apart(apart) => {
                     let several = Several::divided(apart, alone.links.clone());
                     *self = Self::Several(Box::new(several));

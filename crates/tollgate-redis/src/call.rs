@@ -11,8 +11,9 @@ use tollgate_core::algorithm::{self, Counter};
 use tollgate_core::{Charge, Decision, Timestamp};
 
 use crate::name::Counted;
-use crate::request::{Charges, Decided, OwnCharge};
+use crate::request::{Charges, OwnCharge};
 use crate::term::{Term, push};
+use crate::verdict::Verdict;
 
 /// How long what comes before the runs is, in the packed question.
 const HEADER: usize = 32;
@@ -69,6 +70,16 @@ pub(crate) struct Answer<'a> {
     /// The time of the server.
     pub(crate) now: Timestamp,
     body: &'a [u8],
+}
+
+/// What one request is told.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// Its number.
+    pub(crate) request: usize,
+    pub(crate) verdict: Verdict,
+    /// What a peek would have said before, if it is but a part of a request.
+    pub(crate) before: Option<Box<Decision>>,
 }
 
 /// The answer is not one.
@@ -167,7 +178,7 @@ impl Call {
         requests: &[&Charges],
         parts: &[bool],
         answer: &Answer<'_>,
-        mut told: impl FnMut(usize, Decided, &[Counter], &[usize]),
+        mut told: impl FnMut(Answered, &[Counter], &[usize]),
     ) -> Result<(), Garbled> {
         let cut_short = Garbled("the reply of the script is cut short");
         let (admitted, rest) = answer.body.split_first_chunk().ok_or(cut_short)?;
@@ -176,8 +187,9 @@ impl Call {
             for (request, places) in self.places.iter().enumerate() {
                 let charges: SmallVec<[Charge<'_>; 2]> =
                     requests[request].iter().map(OwnCharge::by_ref).collect();
-                let decision = algorithm::peek(&counters, places, &charges, answer.now);
-                told(request, Decided { decision, before: None, charges: Charges::new() }, &counters, places);
+                let verdict =
+                    Verdict::Several(Box::new(algorithm::peek(&counters, places, &charges, answer.now)));
+                told(Answered { request, verdict, before: None }, &counters, places);
             }
         }
         let mut count = 0;
@@ -188,9 +200,9 @@ impl Call {
                     requests[*request].iter().map(OwnCharge::by_ref).collect();
                 Box::new(algorithm::peek(&counters, places, &charges, answer.now))
             });
-            let decision = decide_one(requests[*request], &mut counters, places, answer.now);
-            count += u32::from(decision.is_admitted());
-            told(*request, Decided { decision, before, charges: Charges::new() }, &counters, places);
+            let verdict = decide_one(requests[*request], &mut counters, places, answer.now);
+            count += u32::from(verdict.is_admitted());
+            told(Answered { request: *request, verdict, before }, &counters, places);
         }
         if count == u32::from_le_bytes(*admitted) {
             Ok(())
@@ -231,14 +243,13 @@ impl Call {
     }
 }
 
-fn decide_one(charges: &Charges, counters: &mut [Counter], places: &[usize], now: Timestamp) -> Decision {
+fn decide_one(charges: &Charges, counters: &mut [Counter], places: &[usize], now: Timestamp) -> Verdict {
     if let ([charge], [place]) = (&**charges, places) {
-        let mut decision = Decision::new(now);
-        decision.push(charge.counter.rule, counters[*place].charge(&charge.quota, charge.cost, now));
-        return decision;
+        let outcome = counters[*place].charge(&charge.quota, charge.cost, now);
+        return Verdict::One { at: now, rule: charge.counter.rule, outcome };
     }
     let charges: SmallVec<[Charge<'_>; 4]> = charges.iter().map(OwnCharge::by_ref).collect();
-    algorithm::decide(counters, places, &charges, now)
+    Verdict::Several(Box::new(algorithm::decide(counters, places, &charges, now)))
 }
 
 fn push_u16(bytes: &mut Vec<u8>, number: usize) {
@@ -315,7 +326,7 @@ mod tests {
                 reply.truncate(random(reply.len() as u64 + 1) as usize);
             }
             let decided = call.read(&reply).and_then(|(_, answer)| match answer {
-                Some(answer) => call.decide(&by_ref, &[false; 3], &answer, |_, _, _, _| {}),
+                Some(answer) => call.decide(&by_ref, &[false; 3], &answer, |_, _, _| {}),
                 None => Ok(()),
             });
             *(if decided.is_ok() { &mut read } else { &mut garbled }) += 1;

@@ -18,6 +18,7 @@ use tollgate_core::{
 use crate::config::Config;
 use crate::name::{ByHash, Counted, Names};
 use crate::request::Charges;
+use crate::verdict::Verdict;
 
 /// How many parts the counters are in, each with a lock of its own.
 const SHARDS: usize = 16;
@@ -293,12 +294,13 @@ impl Denied {
         charges: &Charges,
         counters: &[Counter],
         places: &[usize],
-        decision: &Decision,
+        verdict: &Verdict,
         asked: Passed,
     ) {
-        if self.is_off() || (decision.is_admitted() && self.is_empty()) {
+        if self.is_off() || (verdict.is_admitted() && self.is_empty()) {
             return;
         }
+        let decision = verdict.to_decision();
         for (i, ((charge, place), (_, outcome))) in
             charges.iter().zip(places).zip(decision.outcomes()).enumerate()
         {

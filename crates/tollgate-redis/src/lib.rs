@@ -26,6 +26,7 @@ mod settlement;
 mod several;
 mod store;
 mod term;
+mod verdict;
 mod whole;
 
 pub use self::breaker::BreakerState;

@@ -9,6 +9,7 @@ use tollgate_core::{Charge, Decision, Quota, Receipt, RuleName, StoreError};
 
 use crate::name::{Counted, Names};
 use crate::settlement::{Settlement, What};
+use crate::verdict::Verdict;
 use crate::whole::Whole;
 
 /// A charge that outlives the call.
@@ -39,7 +40,7 @@ pub(crate) type Reply<T> = Option<oneshot::Sender<Result<T, StoreError>>>;
 /// What was decided.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    pub(crate) decision: Decision,
+    pub(crate) verdict: Verdict,
     /// What a peek would have said before, if it is but a part of a request.
     pub(crate) before: Option<Box<Decision>>,
     /// What was charged if it was admitted, for whoever has to give it back. Nothing if it was but looked at.
@@ -74,7 +75,7 @@ impl Decided {
             Ask::new(Kind::Settle { settlement, reply: None }, Instant::now() + UNHURRIED)
         };
         // A decision that denied has no receipts.
-        self.charges.iter().zip(self.decision.receipts()).map(refund).collect()
+        self.charges.iter().zip(self.verdict.to_decision().receipts()).map(refund).collect()
     }
 }
 
@@ -213,10 +214,10 @@ impl Ask {
     /// Passes a decision on. If whoever asked has gone, returns what is to be given back: the request went away
     /// before it was let in. One that was told that the store failed may have been let in by its rules; but not if it
     /// is a part, and the whole was denied.
-    pub(crate) fn decided(self, mut decided: Decided) -> Vec<Self> {
+    pub(crate) fn decided(self, verdict: Verdict, before: Option<Box<Decision>>) -> Vec<Self> {
         match self.kind {
             Kind::Charge { charges, part, reply } => {
-                decided.charges = charges;
+                let decided = Decided { verdict, before, charges };
                 match (reply, part) {
                     (Some(reply), _) => match reply.send(Ok(Told::Decided(decided))) {
                         Err(Ok(Told::Decided(unheard))) => unheard.give_back(),
@@ -227,7 +228,7 @@ impl Ask {
                 }
             }
             Kind::Peek { reply: Some(reply), .. } => {
-                drop(reply.send(Ok(Told::Decided(decided))));
+                drop(reply.send(Ok(Told::Decided(Decided { verdict, before, charges: Charges::new() }))));
                 Vec::new()
             }
             _ => Vec::new(),

@@ -22,6 +22,7 @@ use tollgate_core::{Algorithm, Decision, Outcome, RuleName, StoreError, Timestam
 use crate::asking::{Asking, make};
 use crate::request::{Apart, Ask, Charges, Decided, Kind, OwnCharge, Told};
 use crate::store::Links;
+use crate::verdict::Verdict;
 use crate::whole::Whole;
 
 /// The parts of a request.
@@ -85,11 +86,10 @@ impl Part {
             return Some((counter.rule, Counter::new(quota).peek(quota, *cost, at), at));
         };
         // Who is denied is told of budgets as they were: what was taken from them is given back.
-        let told = match &decided.before {
-            Some(before) if !admitted => before,
-            _ => &decided.decision,
-        };
-        told.outcomes().nth(place).map(|(rule, outcome)| (rule, *outcome, told.at()))
+        if let Some(before) = decided.before.as_ref().filter(|_| !admitted) {
+            return before.outcomes().nth(place).map(|(rule, outcome)| (rule, *outcome, before.at()));
+        }
+        decided.verdict.outcome(place).map(|(rule, outcome)| (rule, outcome, decided.verdict.at()))
     }
 }
 
@@ -151,12 +151,12 @@ impl Several {
     }
 
     fn is_admitted(&self) -> bool {
-        self.parts.iter().all(|part| part.decided().is_some_and(|decided| decided.decision.is_admitted()))
+        self.parts.iter().all(|part| part.decided().is_some_and(|decided| decided.verdict.is_admitted()))
     }
 
     /// Asks for what was only looked at, if all others have admitted. Whether there is anything.
     fn go_on(&mut self) -> bool {
-        let denies = |part: &Part| part.decided().is_some_and(|decided| !decided.decision.is_admitted());
+        let denies = |part: &Part| part.decided().is_some_and(|decided| !decided.verdict.is_admitted());
         let is_over = |part: &Part| part.failed().is_some() || (part.next.is_none() && denies(part));
         if self.peek || self.parts.iter().any(is_over) {
             return false;
@@ -175,10 +175,10 @@ impl Several {
 
     /// What the parts say together. If one denies a charge, that is a denial, whatever has become of the others.
     fn finish(&mut self) -> Result<Decision, StoreError> {
-        let decided = || self.parts.iter().filter_map(Part::decided).map(|decided| &decided.decision);
-        let (admitted, denied) = (self.is_admitted(), decided().any(|decision| !decision.is_admitted()));
+        let decided = || self.parts.iter().filter_map(Part::decided).map(|decided| &decided.verdict);
+        let (admitted, denied) = (self.is_admitted(), decided().any(|verdict| !verdict.is_admitted()));
         let failed = self.parts.iter().find_map(Part::failed).filter(|_| self.peek || !denied).cloned();
-        let at = decided().map(Decision::at).max().unwrap_or_default();
+        let at = decided().map(Verdict::at).max().unwrap_or_default();
         let mut decision = Decision::new(at);
         for (part, place) in &self.order {
             if let Some((rule, outcome, at)) = self.parts[*part].told(*place, admitted, at) {

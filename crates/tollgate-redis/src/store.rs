@@ -303,6 +303,7 @@ pub struct Charging {
 impl Future for Charging {
     type Output = Result<Decision, StoreError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = std::task::ready!(Pin::new(&mut self.deciding).poll(cx));
         self.asked.answered(&answer);

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use tollgate_core::{StoreError, StoreErrorKind, Timestamp};
 
 use super::{Command, CommandKind, Flight, is_elsewhere};
-use crate::call::Garbled;
+use crate::call::{Answered, Garbled};
 use crate::config::Config;
 use crate::denied::{Denied, Passed};
 use crate::error::{is_refusal, unavailable};
@@ -114,21 +114,21 @@ impl Command {
         };
         let charges: Vec<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
         let peek = matches!(self.asks.iter().flatten().next(), Some(Ask { kind: Kind::Peek { .. }, .. }));
-        let mut decisions = Vec::with_capacity(charges.len());
+        let mut all = Vec::with_capacity(charges.len());
         let parts: Vec<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
-        let decided = call.decide(&charges, &parts, &answer, |request, decided, counters, places| {
+        let decided = call.decide(&charges, &parts, &answer, |answered, counters, places| {
             // A peek has changed nothing, and so nothing is known that was not.
             if !peek {
-                denied.learn(charges[request], counters, places, &decided.decision, sent_at);
+                denied.learn(charges[answered.request], counters, places, &answered.verdict, sent_at);
             }
-            decisions.push((request, decided));
+            all.push(answered);
         });
         if let Err(Garbled(why)) = decided {
             return self.garbled(why, landed);
         }
-        for (request, decided) in decisions {
+        for Answered { request, verdict, before } in all {
             if let Some(ask) = self.asks[request].take() {
-                landed.again.extend(ask.decided(decided));
+                landed.again.extend(ask.decided(verdict, before));
             }
         }
     }
