@@ -76,6 +76,19 @@ impl Caller {
         all
     }
 
+    /// Charges until it is admitted: a machine that is busy may keep a server that works from answering in time.
+    pub(crate) async fn be_admitted(&self, store: &RedisStore) {
+        let start = Instant::now();
+        loop {
+            store.ready(PATIENCE).await.expect("it works");
+            match self.charge(store).await {
+                Ok(decision) => return assert!(decision.is_admitted(), "{decision:?}"),
+                Err(error) if start.elapsed() > PATIENCE => panic!("{}", story(&error)),
+                Err(_) => {}
+            }
+        }
+    }
+
     /// What Redis has counted. Looking changes nothing, so that it can be done again if the machine was too busy.
     pub(crate) async fn counted(&self, store: &RedisStore) -> u32 {
         let start = Instant::now();
