@@ -70,6 +70,22 @@ pub async fn a_charge_whose_window_is_over_is_not_given_back<H: Harness>(harness
     }
 }
 
+/// Nor is one of a time that is yet to come, because the clock was set back: nobody knows whether it still counts.
+pub async fn a_charge_from_before_the_clock_was_set_back_is_not_given_back<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for quota in each(10, MINUTE) {
+        let caller = bench.caller(quota);
+        bench.at(60 * MINUTE).await;
+        let receipt = caller.take(10).await;
+        bench.at(MINUTE).await;
+        assert!(!caller.charge(1).await.is_admitted(), "{quota}: a step back frees nothing");
+        bench.advance(10 * MINUTE).await;
+        assert_eq!(caller.drain().await, 10, "{quota}: it does not count for longer than a full refill");
+        caller.refund(10, Some(receipt)).await;
+        assert_eq!(caller.drain().await, 0, "{quota}: these are other charges");
+    }
+}
+
 /// A sliding window takes the charge off the window that it was made in.
 pub async fn a_sliding_window_gives_back_to_the_window_that_was_charged<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;

@@ -60,6 +60,12 @@ impl Receipt {
         self.at
     }
 
+    /// Whether the clock was set back since. Then nobody knows whether the charge still counts, and what is given back for it
+    /// could be somebody else's.
+    pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
+        self.at > now
+    }
+
     /// When, right after the charge, the budget was going to be whole again.
     #[must_use]
     pub const fn reset_at(&self) -> Timestamp {
@@ -71,7 +77,7 @@ impl Receipt {
 ///
 /// Giving back never lifts a budget above its quota. With a receipt it gives back that charge and no
 /// other: nothing happens if the charge no longer counts, because its window is over or a bucket has had
-/// the time to fill, or cannot be undone, because others queue behind it in a leaky bucket; and of one that has left
+/// the time to fill; if that cannot be known, because the clock was set back to before it; or if it cannot be undone, because others queue behind it in a leaky bucket; and of one that has left
 /// a leaky bucket's queue, one unit stays, from which the next one has to keep its distance. Without one it
 /// takes back what was charged last, in the current window; a leaky bucket, where that would be somebody
 /// else's place, gives nothing back.

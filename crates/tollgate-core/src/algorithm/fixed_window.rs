@@ -135,7 +135,9 @@ impl State {
 
     pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
         let current = self.at(basis.period(), now);
-        if receipt.is_none_or(|receipt| receipt.at().as_micros() >= current.start) {
+        let counts =
+            |receipt: Receipt| receipt.at().as_micros() >= current.start && !receipt.is_ahead_of(now);
+        if receipt.is_none_or(counts) {
             *self = Self { count: current.count.saturating_sub(cost), ..current };
         }
     }

@@ -125,7 +125,9 @@ impl State {
         let period = basis.period();
         let mut current = self.at(period, now);
         let charged = receipt.map_or(current.index, |receipt| index(period, receipt.at()));
-        if charged >= current.index {
+        if receipt.is_some_and(|receipt| receipt.is_ahead_of(now)) {
+            // Nothing.
+        } else if charged >= current.index {
             current.current = current.current.saturating_sub(cost);
         } else if charged + 1 == current.index {
             current.previous = current.previous.saturating_sub(cost);

@@ -41,7 +41,10 @@ pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Recei
 
 impl State {
     pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-        let due = |receipt: Receipt| receipt.reset_at().as_micros().saturating_sub(now.as_micros());
+        let due = |receipt: Receipt| {
+            let reset_at = if receipt.is_ahead_of(now) { now } else { receipt.reset_at() };
+            reset_at.as_micros().saturating_sub(now.as_micros())
+        };
         self.0.give_back(basis, cost, receipt.map_or(u64::MAX, due), now);
     }
 

@@ -69,7 +69,8 @@ local function left_of(value)
 end
 
 -- A counter from which so much was given back. `charged`: when it was charged, or -1 if any charge will do; `reset`: when
--- the budget was going to be whole after that. Nothing if it stays as it is.
+-- the budget was going to be whole after that. Nothing if it stays as it is. If the clock was set back since, nobody knows
+-- whether the charge still counts, and so nothing is given back for it.
 local function given_back(value, cost, charged, reset)
   local algorithm, units, micros, from, wide = read_head(value)
   local head = sub(value, 1, from - 1)
@@ -88,7 +89,7 @@ local function given_back(value, cost, charged, reset)
     end
     if algorithm == TOKEN_BUCKET and charged >= 0 then
       -- What has come back by itself does not come back a second time.
-      local due = math.max(reset - now, 0)
+      local due = charged > now and 0 or math.max(reset - now, 0)
       if back > due or (back == due and back_parts > 0) then back, back_parts = due, 0 end
     end
     if back > left or (back == left and back_parts >= parts) then
@@ -99,12 +100,14 @@ local function given_back(value, cost, charged, reset)
     return write_bucket(head, now + left, parts, wide, owes)
   elseif algorithm == FIXED_WINDOW then
     local start, counted = read_fixed_window(value, from, micros, now)
-    if charged >= 0 and charged < start then return end
+    if charged >= 0 and (charged < start or charged > now) then return end
     return write_fixed_window(head, start, math.max(counted - cost, 0))
   elseif algorithm == SLIDING_WINDOW then
     local index, previous, current = read_sliding_window(value, from, micros, now)
     local window = charged >= 0 and floor(charged / micros) or index
-    if window >= index then
+    if charged > now then
+      -- Nothing.
+    elseif window >= index then
       current = math.max(current - cost, 0)
     elseif window + 1 == index then
       previous = math.max(previous - cost, 0)
