@@ -1,41 +1,94 @@
 //! Many at the same time.
 
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::task::Poll;
+use std::thread;
 
-use tollgate_core::{Charge, Decision, Key, MINUTE, Quota, RuleName, Store};
+use tollgate_core::{
+    Algorithm, Charge, Debit, Decision, Key, MINUTE, Quota, Receipt, Refund, RuleName, Store,
+};
 
 use crate::join::join_all;
 use crate::{Bench, Harness, each};
 
-/// Starts `tasks` tasks, each on a store of its own, each charging all `charges` together `times` times
-/// without waiting in between, and says how many were admitted.
-async fn storm<H: Harness>(
-    bench: &Bench<H>,
-    tasks: usize,
-    times: usize,
-    charges: impl Fn(usize) -> Vec<(RuleName, Key, Quota, u32)>,
-) -> u32 {
-    let admitted = Arc::new(AtomicU32::new(0));
-    let tasks: Vec<_> = (0..tasks)
+/// How often a storm comes: one alone may pass a store by that reads, decides and then writes.
+const ROUNDS: usize = 16;
+const TASKS: usize = 8;
+
+/// Where tasks wait for each other, so that what they do then is done at once.
+#[derive(Debug, Default)]
+struct Line {
+    came: AtomicUsize,
+}
+
+impl Line {
+    /// Goes on when all have come, in this round.
+    async fn start(&self, round: usize) {
+        self.came.fetch_add(1, Ordering::SeqCst);
+        poll_fn(|context| {
+            if self.came.load(Ordering::SeqCst) >= TASKS * (round + 1) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            // Whoever has not come may need the processor.
+            thread::yield_now();
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// What a task does in a round, on a store of its own.
+trait Does<S: Store>: Send + Sync + 'static {
+    fn act(&self, store: &S, task: usize, round: usize) -> impl Future<Output = u32> + Send;
+}
+
+/// Has all tasks do something at once, round after round, and says what they count together in each.
+async fn storm<H: Harness>(bench: &Bench<H>, what: impl Does<H::Store>) -> Vec<u32> {
+    let line = Arc::new(Line::default());
+    let counts = Arc::new([const { AtomicU32::new(0) }; ROUNDS]);
+    let what = Arc::new(what);
+    let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
-            let (store, admitted, charges) = (bench.harness.store(), Arc::clone(&admitted), charges(task));
+            let (store, line, counts, what) =
+                (bench.harness.store(), Arc::clone(&line), Arc::clone(&counts), Arc::clone(&what));
             bench.harness.spawn(async move {
-                let charges: Vec<_> = charges
-                    .iter()
-                    .map(|(rule, key, quota, cost)| Charge::new(*rule, key, quota).cost(*cost))
-                    .collect();
-                let answers = (0..times).map(|_| store.charge(&charges).into_future());
-                for answer in join_all(answers.collect::<Vec<_>>()).await {
-                    if answer.expect("the store decides").is_admitted() {
-                        admitted.fetch_add(1, Ordering::Relaxed);
-                    }
+                for (round, count) in counts.iter().enumerate() {
+                    line.start(round).await;
+                    count.fetch_add(what.act(&store, task, round).await, Ordering::Relaxed);
                 }
             })
         })
         .collect();
     join_all(tasks).await;
-    admitted.load(Ordering::Relaxed)
+    counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+}
+
+/// One charge: rule, key, quota and cost.
+type Own = (RuleName, Key, Quota, u32);
+
+fn by_ref(charges: &[Own]) -> Vec<Charge<'_>> {
+    charges.iter().map(|(rule, key, quota, cost)| Charge::new(*rule, key, quota).cost(*cost)).collect()
+}
+
+/// Charges all together so many times, without waiting in between, and counts what is admitted.
+struct Charges<F> {
+    times: usize,
+    /// What is charged, by the task and the round.
+    charges: F,
+}
+
+impl<S: Store, F: Fn(usize, usize) -> Vec<Own> + Send + Sync + 'static> Does<S> for Charges<F> {
+    async fn act(&self, store: &S, task: usize, round: usize) -> u32 {
+        let charges = (self.charges)(task, round);
+        let charges = by_ref(&charges);
+        let answers = (0..self.times).map(|_| store.charge(&charges).into_future());
+        let answers = join_all(answers.collect::<Vec<_>>()).await;
+        let decisions = answers.into_iter().map(|answer| answer.expect("the store decides"));
+        decisions.filter(Decision::is_admitted).count() as u32
+    }
 }
 
 /// Of two hundred at once on one key, exactly the limit is admitted.
@@ -43,8 +96,9 @@ pub async fn two_hundred_at_once_admit_exactly_the_limit<H: Harness>(harness: H)
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {
         let rule = bench.rule(quota.algorithm().name());
-        let admitted = storm(&bench, 8, 25, |_| vec![(rule, Key::GLOBAL, quota, 1)]).await;
-        assert_eq!(admitted, 10, "{quota}");
+        let charges = move |_, round| vec![(rule, Key::from(round as u64), quota, 1)];
+        let admitted = storm(&bench, Charges { times: 25, charges }).await;
+        assert_eq!(admitted, [10; ROUNDS], "{quota}");
     }
 }
 
@@ -52,10 +106,50 @@ pub async fn two_hundred_at_once_admit_exactly_the_limit<H: Harness>(harness: H)
 pub async fn mixed_costs_at_once_never_go_above_the_limit<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(100, MINUTE) {
-        let caller = bench.caller(quota).with_key(());
-        let admitted = storm(&bench, 8, 10, |_| vec![(caller.rule, Key::GLOBAL, quota, 7)]).await;
-        assert_eq!(admitted, 14, "{quota}");
-        assert_eq!(caller.remaining().await, 2, "{quota}");
+        let rule = bench.caller(quota).rule;
+        let charges = move |_, round| vec![(rule, Key::from(round as u64), quota, 7)];
+        let admitted = storm(&bench, Charges { times: 10, charges }).await;
+        assert_eq!(admitted, [14; ROUNDS], "{quota}");
+        for round in 0..ROUNDS as u64 {
+            let caller = bench.caller(quota).with_key(round);
+            assert_eq!(caller.remaining().await, 2, "{quota}: round {round}");
+        }
+    }
+}
+
+/// Takes, gives back and takes what is due, and counts what is left of that.
+struct Settles {
+    rule: RuleName,
+    quota: Quota,
+}
+
+impl<S: Store> Does<S> for Settles {
+    async fn act(&self, store: &S, task: usize, round: usize) -> u32 {
+        let key = Key::from(round as u64);
+        let charge = Charge::new(self.rule, &key, &self.quota);
+        let decision = store.charge(&[charge.cost(5)]).await.expect("the store decides");
+        let receipt = Receipt::of(&decision, self.rule).expect("there is room for all");
+        let refund = Refund::new(self.rule, &key, 3);
+        // That of the moment, and any.
+        let refund = if task % 2 == 0 { refund.receipt(receipt) } else { refund };
+        store.refund(&[refund]).await.expect("the store gives back");
+        store.debit(&[Debit::new(charge.cost(2))]).await.expect("the store takes what is due");
+        4
+    }
+}
+
+/// Of what is given back and taken at once nothing is lost, and nothing counts twice. (A place in a queue is given back
+/// by the last alone.)
+pub async fn what_is_given_back_and_taken_at_once_adds_up<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for quota in each(1_000, MINUTE).into_iter().filter(|quota| quota.algorithm() != Algorithm::LeakyBucket) {
+        let rule = bench.caller(quota).rule;
+        let used = storm(&bench, Settles { rule, quota }).await;
+        assert_eq!(used, [4 * TASKS as u32; ROUNDS]);
+        for round in 0..ROUNDS as u64 {
+            let caller = bench.caller(quota).with_key(round);
+            assert_eq!(caller.remaining().await, 1_000 - 4 * TASKS as u32, "{quota}: round {round}");
+        }
     }
 }
 
@@ -71,17 +165,23 @@ pub async fn several_rules_at_once_are_charged_for_those_admitted<H: Harness>(ha
             bench.caller(quota.expect("each has them all"))
         })
         .collect();
-    let charges = |task: usize| {
-        let mut charges: Vec<_> = callers.iter().map(|c| (c.rule, c.key, c.quota, 1)).collect();
+    let rules: Vec<_> = callers.iter().map(|caller| (caller.rule, caller.quota)).collect();
+    let charges = move |task: usize, round: usize| {
+        let own = |(rule, quota): &(RuleName, Quota)| (*rule, Key::from(round as u64), *quota, 1);
+        let mut charges: Vec<_> = rules.iter().map(own).collect();
         charges.rotate_left(task % 5);
         if task % 2 == 1 {
             charges.reverse();
         }
         charges
     };
-    assert_eq!(storm(&bench, 10, 10, charges).await, 12);
-    for caller in &callers {
-        assert_eq!(caller.remaining().await, caller.quota.max() - 12, "{}", caller.quota);
+    assert_eq!(storm(&bench, Charges { times: 10, charges }).await, [12; ROUNDS]);
+    for caller in callers {
+        let quota = caller.quota;
+        for round in 0..ROUNDS as u64 {
+            let caller = bench.caller(quota).with_key(round);
+            assert_eq!(caller.remaining().await, quota.max() - 12, "{quota}: round {round}");
+        }
     }
 }
 

@@ -32,13 +32,18 @@ pub trait Harness: Send + Sync + 'static {
         }
     }
 
-    /// Starts a task, and waits for it to end.
+    /// Starts a task at once, and returns what waits for it to end.
     ///
-    /// The cases that need many at once start them all before they wait. Unless this is overridden, the
-    /// tasks take turns in the place of the case; hand them to the runtime (or to threads) if the store
-    /// can do more than one thing at a time.
+    /// The cases that need many at the same time start them all before they wait. Unless this is overridden, each has a
+    /// thread of its own, without a runtime: a store that needs one hands the tasks to it, on more than one thread, and not
+    /// one after the other, as then nothing is found out about what happens at the same time.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
-        task
+        let thread = thread::spawn(move || block_on(task));
+        async move {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
     }
 }
 
@@ -78,14 +83,5 @@ impl Harness for MemoryHarness {
     fn set(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
         self.clock.set(now);
         ready(())
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
-        let thread = thread::spawn(move || block_on(task));
-        async move {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
     }
 }

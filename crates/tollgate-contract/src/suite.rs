@@ -79,6 +79,7 @@ macro_rules! __suite {
                 without_a_receipt_the_last_is_given_back
                 giving_back_never_lifts_above_the_quota
                 a_charge_whose_window_is_over_is_not_given_back
+                a_charge_from_before_the_clock_was_set_back_is_not_given_back
                 a_sliding_window_gives_back_to_the_window_that_was_charged
                 a_log_strikes_the_admission_of_the_receipt
                 only_the_last_in_line_gives_its_place_back
@@ -142,6 +143,7 @@ macro_rules! __suite {
             at_once {
                 two_hundred_at_once_admit_exactly_the_limit
                 mixed_costs_at_once_never_go_above_the_limit
+                what_is_given_back_and_taken_at_once_adds_up
                 several_rules_at_once_are_charged_for_those_admitted
                 a_queue_gives_out_each_place_once
             }
