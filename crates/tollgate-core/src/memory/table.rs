@@ -117,6 +117,12 @@ impl Table {
         self.len() * FULL.1 < self.homes as usize * FULL.0
     }
 
+    /// Whether many can be added without growing: a sixteenth of all. If not, all would soon be looked through again for what
+    /// has expired.
+    pub(super) fn is_roomy(&self) -> bool {
+        self.len() * 16 < self.homes as usize * 11
+    }
+
     /// Adds a slot whose hash is not there yet. There must be room.
     pub(super) fn insert(&mut self, slot: Slot) {
         debug_assert!(self.has_room());
@@ -205,6 +211,24 @@ mod tests {
             assert!(table.find(*tag).is_ok());
         }
         assert!(table.slots.last().is_none_or(Slot::is_free));
+    }
+
+    /// Of a table that is full, one that has gone is not enough to go on with; once it has grown, many fit.
+    #[test]
+    fn a_table_that_has_grown_is_roomy() {
+        let mut table = Table::default();
+        assert!(!table.is_roomy());
+        table.resize();
+        for tag in 1..=10_000_u64 {
+            if !table.has_room() {
+                let first = table.slots.iter().position(|slot| !slot.is_free()).unwrap();
+                table.remove(first);
+                assert!(table.has_room() && !table.is_roomy(), "{}", table.len());
+                table.resize();
+                assert!(table.is_roomy() && table.homes() / 16 < table.homes() * 3 / 4 - table.len());
+            }
+            table.insert(slot(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        }
     }
 
     /// A table that is filled, emptied and resized at random holds what a set would.

@@ -19,17 +19,17 @@ impl Shard {
         }
         if !self.table.has_room() {
             self.purge(now);
-        }
-        if !self.table.has_room() {
-            self.table.resize();
+            if !self.table.is_roomy() {
+                self.table.resize();
+            }
         }
     }
 
     /// Removes the key that matters least of those near this hash: one that has expired if there is
     /// one, else the one that has used least of its budget, and of those the one that is whole again
     /// first. Where keys stand depends on a hash that callers do not know, so they cannot choose whose
-    /// neighbours they are; and to push out a caller who is over a limit, all its neighbours have to
-    /// be over theirs.
+    /// neighbours they are; and to push out a caller whose budget is used up, all its neighbours have to
+    /// have used up theirs, and for longer.
     fn evict(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
         let (Ok(from) | Err(from)) = self.table.find(tag);
         let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
