@@ -142,6 +142,10 @@ async fn a_candidate_runs_beside_the_quota_in_force_for_each_tier() {
     assert_eq!(app.admitted(10, || get("/")).await, 4, "the quota in force decides");
     assert_eq!((left(&limiter, "api").await, candidate_left(&limiter, "api", candidate).await), (0, 0));
 
+    limiter.refund("api", Key::GLOBAL, 2).await.expect("the store works");
+    let lefts = (left(&limiter, "api").await, candidate_left(&limiter, "api", candidate).await);
+    assert_eq!(lefts, (2, 2), "what is given back is given back to both");
+
     limiter.reset("api", Key::GLOBAL).await.expect("the store works");
     let as_pro = || Request::get("/").header("pro", "1").body(()).expect("a request");
     assert_eq!(app.admitted(10, as_pro).await, 10);

@@ -9,6 +9,7 @@ mod shadow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use smallvec::SmallVec;
 use tollgate_core::{Answer, Key, MemoryStore, Quota, Refund, RuleName, Store};
 
 pub use self::charge::ChargeBuilder;
@@ -83,7 +84,7 @@ impl<S: Store> Limiter<S> {
         ChargeBuilder::new(self.clone(), rule.into(), key.into())
     }
 
-    /// Gives back `cost` of what was last charged to a key.
+    /// Gives back `cost` of what was last charged to a key, also under a [candidate](Rule::candidate).
     ///
     /// Giving back never lifts a budget above its quota. To a leaky bucket nothing is given back: the last
     /// place in its queue is somebody's who waits. What was charged [locally](crate::FailurePolicy::Local) is not
@@ -93,8 +94,11 @@ impl<S: Store> Limiter<S> {
     ///
     /// When there is no such rule, or the store fails.
     pub async fn refund(&self, rule: &str, key: impl Into<Key>, cost: u32) -> Result<(), LimiterError> {
-        let (rule, key) = (self.name_of(rule)?, key.into());
-        Ok(self.store().refund(&[Refund::new(rule, &key, cost)]).await?)
+        let key = key.into();
+        let (rule, candidate) = self.names_of(rule)?;
+        let names = std::iter::once(rule).chain(candidate);
+        let refunds: SmallVec<[_; 2]> = names.map(|rule| Refund::new(rule, &key, cost)).collect();
+        Ok(self.store().refund(&refunds).await?)
     }
 
     /// Forgets all that was charged to a key, in the store and [locally](crate::FailurePolicy::Local), also under a
@@ -105,11 +109,7 @@ impl<S: Store> Limiter<S> {
     /// When there is no such rule, or the store fails.
     pub async fn reset(&self, rule: &str, key: impl Into<Key>) -> Result<(), LimiterError> {
         let key = key.into();
-        let (rule, candidate) = {
-            let rules = self.rules();
-            let rule = rules.rule(rules.find_or(rule)?);
-            (rule.name, rule.candidate_name())
-        };
+        let (rule, candidate) = self.names_of(rule)?;
         if let Some(local) = self.local_store() {
             local.reset(rule, (&key).into()).await?;
         }
@@ -210,9 +210,11 @@ impl<S: Store> Limiter<S> {
         self.inner.rules.load()
     }
 
-    fn name_of(&self, rule: &str) -> Result<RuleName, LimiterError> {
+    /// The names under which a rule counts: its own, and that of its candidate.
+    fn names_of(&self, rule: &str) -> Result<(RuleName, Option<RuleName>), LimiterError> {
         let rules = self.rules();
-        Ok(rules.rule(rules.find_or(rule)?).name)
+        let rule = rules.rule(rules.find_or(rule)?);
+        Ok((rule.name, rule.candidate_name()))
     }
 
     /// Charges what was planned.
