@@ -25,6 +25,11 @@ pub(super) fn forwarded<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl I
     headers.get_all(name).into_iter().rev().flat_map(|line| {
         let mut hops = Vec::new();
         match text(line.as_bytes()) {
+            // Without quotes, every comma ends an element, and what is malformed is so by itself: what a proxy has appended
+            // to it counts.
+            Some(text) if !text.contains('"') => {
+                hops.extend(text.rsplit(',').map(|text| element(text).and_then(|(hop, _)| hop)));
+            }
             Some(text) if elements(text, &mut hops).is_some() => hops.reverse(),
             // A quote that is not closed may hide what a proxy appended, so nothing in it counts.
             _ => hops = vec![None],

@@ -44,7 +44,8 @@ impl Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        the_one(head.headers().get_all(&self.0).iter().map(http::HeaderValue::as_bytes))
+        // White space around a value is no part of it. In HTTP/1 it is gone by now, in HTTP/2 it is not.
+        the_one(head.headers().get_all(&self.0).iter().map(|value| value.as_bytes().trim_ascii()))
     }
 }
 

@@ -35,7 +35,18 @@ fn an_element_names_the_node_that_it_is_for() {
 
 #[test]
 fn what_a_client_writes_before_the_proxy_does_not_count() {
-    for forged in ["for=1.1.1.1", "for=10.0.0.9", "for=1.1.1.1, for=10.0.0.9", "for=unknown", "proto=http"] {
+    for forged in [
+        "for=1.1.1.1",
+        "for=10.0.0.9",
+        "for=1.1.1.1, for=10.0.0.9",
+        "for=unknown",
+        "proto=http",
+        "nonsense",
+        "for=1.1.1.1 nonsense",
+        "=1.1.1.1",
+        ";",
+        "",
+    ] {
         assert_eq!(client(&[&format!("{forged}, for=203.0.113.9")]), "203.0.113.9", "{forged}");
         assert_eq!(client(&[forged, "for=203.0.113.9"]), "203.0.113.9", "{forged}");
         assert_eq!(client(&[forged, "for=203.0.113.9", "for=10.0.0.2"]), "203.0.113.9", "{forged}");

@@ -16,6 +16,22 @@ fn a_header_is_counted_by_its_value_whatever_bytes_it_has() {
     assert_eq!(key_of(&key, &with(&[("x-other", b"acme")])), None);
 }
 
+/// HTTP/1 has none of it, and in HTTP/2 anybody can send it. Most applications do not see it.
+#[test]
+fn white_space_around_a_value_makes_no_other_caller() {
+    for spelling in [&b" acme"[..], b"acme ", b"acme\t", b" \t acme \t "] {
+        assert_eq!(shown(&header("x-tenant"), &with(&[("x-tenant", spelling)])), "acme");
+        assert_eq!(
+            shown(&header("x-tenant"), &with(&[("x-tenant", b"acme"), ("x-tenant", spelling)])),
+            "acme"
+        );
+    }
+    assert_eq!(
+        shown(&header("x-tenant"), &with(&[("x-tenant", b"ac me")])),
+        shown(&header("x-tenant"), &with(&[("x-tenant", b" ac me")]))
+    );
+}
+
 /// Which of them the application takes is not known, so neither may make another caller of it.
 #[test]
 fn of_several_fields_that_differ_none_is_the_key() {
