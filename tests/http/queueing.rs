@@ -259,3 +259,42 @@ async fn a_rule_that_is_not_over_its_limit_does_not_say_how_long_is_waited() {
     assert_eq!(statuses(&mut queue, &["/a", "/b", "/c"]).await, [200; 3]);
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/c", 2_000)]));
 }
+
+/// Whom another rule denies at once, it denies also while others wait: it takes nobody's place in their line.
+#[tokio::test(start_paused = true)]
+async fn who_is_denied_by_another_rule_does_not_wait_in_a_line() {
+    let each = Rule::new("each", Quota::per_hour(2)).key(key::path());
+    let (mut queue, log) =
+        queue_of(Limiter::builder().store(memory()).rule(smoothed()).rule(each).max_waiting(3));
+    let limiter = queue.limiter().clone();
+    for _ in 0..2 {
+        assert!(limiter.charge("each", "/flood").await.unwrap().is_admitted());
+    }
+    let (a, b) = (call(&mut queue, "/a").await, call(&mut queue, "/b").await);
+    for _ in 0..10 {
+        let denied = call(&mut queue, "/flood").await.now_or_never().expect("it is told at once").unwrap();
+        assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(denied.field("x-ratelimit-limit"), Some("2"), "it is told by the rule that denies it");
+    }
+    assert_eq!(limiter.waiting(), 1);
+    let c = call(&mut queue, "/c").await;
+    for reply in join_all([a, b, c]).await {
+        assert_eq!(reply.unwrap().status(), StatusCode::OK);
+    }
+    assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 100), ("/c", 200)]));
+}
+
+/// Nor does one whose cost never fits.
+#[tokio::test(start_paused = true)]
+async fn what_never_fits_does_not_wait_in_a_line_either() {
+    let large = |head: &tollgate::RequestHead<'_>| if head.path() == "/large" { 3 } else { 1 };
+    let each = Rule::new("each", Quota::per_hour(2)).key(key::path()).cost_by(large).hold_up_to(secs(9));
+    for rules in [vec![smoothed(), each], vec![smoothed().cost_by(large)]] {
+        let (mut queue, log) = queue(rules);
+        let (a, b) = (call(&mut queue, "/a").await, call(&mut queue, "/b").await);
+        let denied = call(&mut queue, "/large").await.now_or_never().expect("it is told at once").unwrap();
+        assert_eq!((denied.status(), denied.field("retry-after")), (StatusCode::TOO_MANY_REQUESTS, None));
+        let _ = tokio::join!(a, b);
+        assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 100)]));
+    }
+}

@@ -258,3 +258,38 @@ async fn a_leaky_buckets_delay_is_part_of_what_one_is_ready_to_wait() {
     assert!(limiter.charge("jobs", "worker").ready_within(secs(2)).await.unwrap().is_admitted());
     assert_eq!(start.elapsed(), secs(2));
 }
+
+/// What comes back before it was said to, by a refund or a reset, is there for whoever waits, in their order.
+#[tokio::test(start_paused = true)]
+async fn who_waits_hears_of_what_has_come_back() {
+    let limiter = jobs(Quota::per_hour(3));
+    let start = Instant::now();
+    assert!(limiter.charge("jobs", "worker").cost(3).await.unwrap().is_admitted());
+    let wait = |cost| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let decision = limiter.charge("jobs", "worker").cost(cost).until_ready().await.unwrap();
+            assert!(decision.is_admitted());
+            start.elapsed()
+        })
+    };
+    let (first, second) = (wait(2), wait(1));
+    tokio::time::sleep(secs(5)).await;
+    limiter.refund("jobs", "worker", 1).await.unwrap();
+    tokio::time::sleep(secs(5)).await;
+    assert!(
+        !first.is_finished() && !second.is_finished(),
+        "one is not enough for the first, and it is first"
+    );
+    limiter.refund("jobs", "worker", 1).await.unwrap();
+    assert_eq!(first.await.unwrap(), secs(10));
+    limiter.reset("jobs", "other").await.unwrap();
+    tokio::time::sleep(secs(5)).await;
+    assert!(!second.is_finished(), "somebody else's");
+    limiter.reset("jobs", "worker").await.unwrap();
+    assert_eq!(second.await.unwrap(), secs(15));
+    assert_eq!(
+        limiter.charge("jobs", "worker").peek().await.unwrap().outcome("jobs").unwrap().remaining(),
+        2
+    );
+}

@@ -46,6 +46,7 @@ impl Held {
             Some(local) => drop(local.refund(&refunds)),
             None => drop(limiter.store().refund(&refunds)),
         }
+        refunds.iter().for_each(|refund| limiter.came_back(refund.rule, refund.key.to_key()));
     }
 }
 

@@ -44,6 +44,8 @@ struct Inside {
 #[derive(Debug, Default)]
 struct Waiting {
     waker: Option<Waker>,
+    /// Something has come back of what it waits for at the head of a line.
+    is_called: bool,
     lines: SmallVec<[Line; 1]>,
     /// How many had come before this one: who came first is ahead, whenever it joins a line.
     came: u64,
@@ -115,6 +117,24 @@ impl Room {
             inside.waiting.iter_mut().filter_map(|(_, waiting)| waiting.waker.take()).collect();
         drop(inside);
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Something has come back of the budget that a line is for: whoever is at its head need not wait any longer to ask.
+    pub(crate) fn call(&self, line: &Line) {
+        if self.lines.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut inside = self.inside();
+        let Inside { waiting, lines, .. } = &mut *inside;
+        let Some(queue) = lines.get_mut(line) else { return };
+        (queue.ready_at, queue.refused) = (None, None);
+        let head = queue.places.front().map(|head| &mut waiting[head.ticket]);
+        let waker = head.and_then(|head| {
+            head.is_called = true;
+            head.waker.take()
+        });
+        drop(inside);
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Whether there is a line of one of these.
@@ -212,7 +232,12 @@ impl Ticket {
 
     /// When this one is at the head of all its lines; an error if the room is closed.
     pub(crate) fn turn(&self) -> impl Future<Output = Result<(), NoRoom>> + '_ {
-        poll_fn(|cx| self.poll(cx, Inside::is_first))
+        poll_fn(|cx| self.poll(cx, |inside, ticket| inside.is_first(ticket)))
+    }
+
+    /// When this one [is called](Room::call); an error if the room is closed.
+    pub(crate) fn called(&self) -> impl Future<Output = Result<(), NoRoom>> + '_ {
+        poll_fn(|cx| self.poll(cx, |inside, ticket| std::mem::take(&mut inside.waiting[ticket].is_called)))
     }
 
     /// When the room is closed.
@@ -227,13 +252,13 @@ impl Ticket {
     fn poll(
         &self,
         cx: &mut Context<'_>,
-        is_ready: impl FnOnce(&Inside, usize) -> bool,
+        is_ready: impl FnOnce(&mut Inside, usize) -> bool,
     ) -> Poll<Result<(), NoRoom>> {
         let mut inside = self.room.inside();
         if inside.is_closed {
             return Poll::Ready(Err(NoRoom));
         }
-        if is_ready(&inside, self.number) {
+        if is_ready(&mut inside, self.number) {
             return Poll::Ready(Ok(()));
         }
         let waker = &mut inside.waiting[self.number].waker;

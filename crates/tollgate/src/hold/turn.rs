@@ -120,7 +120,10 @@ impl<S: Store> Limiter<S> {
         Box::pin(async move {
             let turn = match ticket {
                 Ok(ticket) if is_too_long => self.give_up(ticket, &plan, patience, started).await,
-                Ok(ticket) => self.turn(ticket, &plan, patience, started, denied).await,
+                Ok(ticket) => match self.denied_regardless(&plan, patience, denied.is_none()).await {
+                    Some(denied) => Turn::Answered { answer: Ok(denied), is_local: false },
+                    None => self.turn(ticket, &plan, patience, started, denied).await,
+                },
                 Err(NoRoom) => Turn::NoRoom(denied),
             };
             (plan, turn)
@@ -153,10 +156,31 @@ impl<S: Store> Limiter<S> {
         }
     }
 
+    /// What one is told at once who is in line for one rule, and whom another denies or whose cost never fits: it must not
+    /// take the place of those who can go. `is_unasked`: nobody has asked the store.
+    async fn denied_regardless(&self, plan: &Plan, patience: Patience, is_unasked: bool) -> Option<Decision> {
+        let can_go = |planned: &Planned| planned.cost <= plan.rules().charge_of(planned).quota.max();
+        match plan.entries() {
+            _ if !is_unasked => return None,
+            [only] if can_go(only) => return None,
+            _ => {}
+        }
+        let wanted = wanted(plan);
+        if let Some(denied) = self.room().refused(&wanted) {
+            return Some(denied);
+        }
+        // If the store fails, it is asked again by who is at the head.
+        let decision = self.store().peek(&plan.charges()).await.ok()?;
+        if decision.is_admitted() || self.is_worth_waiting(plan, patience, &decision) {
+            return None;
+        }
+        self.room().refuse(wanted, &decision);
+        Some(decision)
+    }
+
     /// For one that found too many ahead.
     async fn give_up(&self, ticket: Ticket, plan: &Plan, patience: Patience, started: Instant) -> Turn {
-        let wanted: Wanted =
-            plan.entries().iter().map(|planned| (plan.line(planned), planned.cost)).collect();
+        let wanted = wanted(plan);
         if let Some(denied) = self.room().refused(&wanted) {
             return Turn::Answered { answer: Ok(denied), is_local: false };
         }
@@ -192,7 +216,7 @@ impl<S: Store> Limiter<S> {
                 Err(NoRoom) => return Turn::NoRoom(denied),
             };
             if let (Moved::ToTheHead, Some(ready_at)) = (&moved, ready_at) {
-                if until(ready_at, ticket.closed()).await.is_some() {
+                if let Some(Err(NoRoom)) = until(ready_at, ticket.called()).await {
                     return Turn::NoRoom(denied);
                 }
                 // One that came before may have come from another line meanwhile.
@@ -295,6 +319,11 @@ impl<S: Store> Limiter<S> {
             patience.with(plan, planned).is_some_and(is_too_long)
         })
     }
+}
+
+/// What a plan wants of all lines.
+fn wanted(plan: &Plan) -> Wanted {
+    plan.entries().iter().map(|planned| (plan.line(planned), planned.cost)).collect()
 }
 
 /// When what was denied could be admitted.

@@ -98,7 +98,9 @@ impl<S: Store> Limiter<S> {
         let (rule, candidate) = self.names_of(rule)?;
         let names = std::iter::once(rule).chain(candidate);
         let refunds: SmallVec<[_; 2]> = names.map(|rule| Refund::new(rule, &key, cost)).collect();
-        Ok(self.store().refund(&refunds).await?)
+        self.store().refund(&refunds).await?;
+        self.came_back(rule, key);
+        Ok(())
     }
 
     /// Forgets all that was charged to a key, in the store and [locally](crate::FailurePolicy::Local), also under a
@@ -116,7 +118,14 @@ impl<S: Store> Limiter<S> {
         if let Some(candidate) = candidate {
             self.store().reset(candidate, (&key).into()).await?;
         }
-        Ok(self.store().reset(rule, (&key).into()).await?)
+        self.store().reset(rule, (&key).into()).await?;
+        self.came_back(rule, key);
+        Ok(())
+    }
+
+    /// Something has come back of a key's budget: whoever waits for it may ask.
+    pub(crate) fn came_back(&self, rule: RuleName, key: Key) {
+        self.room().call(&(rule, key));
     }
 
     /// Lets those go who wait, for when the server is shut down: nobody waits any more from here on.

@@ -220,6 +220,7 @@ impl<S: Store> Account<S> {
             Some(store) => drop(store.refund(&refunds)),
             None => drop(self.limiter.store().refund(&refunds)),
         }
+        self.limiter.came_back(rule, entry.planned.key);
     }
 
     /// The store in this process, if it has decided.
