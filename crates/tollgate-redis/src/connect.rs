@@ -115,6 +115,10 @@ pub(crate) async fn open(client: &Client, timeout: Duration) -> Result<Multiplex
     // Whoever waits for an answer has a deadline of its own.
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(None);
+    // What is sent while an answer is awaited must not wait for it: a go is written at once, and there is nothing to gather.
+    let info = client.get_connection_info().clone();
+    let settings = info.tcp_settings().clone().set_nodelay(true);
+    let client = Client::open(info.set_tcp_settings(settings))?;
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 

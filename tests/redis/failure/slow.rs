@@ -114,6 +114,36 @@ async fn a_long_way_is_no_trouble() {
     assert_eq!((tally.admitted, tally.denied), (60, 40), "{tally:?}");
 }
 
+/// What is sent while an answer is under way is under way as well, and nobody waits for company longer than there is time: not
+/// even after a crowd.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_way_that_takes_half_of_the_deadline_is_no_trouble_either() {
+    let server = server();
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    // A busy machine may take its time; what is held back is held back for as long as the way takes.
+    let (deadline, way) = (10 * DEADLINE, 5 * DEADLINE / 2);
+    let store = hasty(&server.url_with_port(proxy.port())).timeout(deadline);
+    let store = store.build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("the server works");
+    let caller = Caller::new("half way");
+    assert_eq!(caller.tally_many(&store, 200).await.admitted, 200);
+    proxy.set(Mode::delay(way)).expect("it obeys");
+    for _ in 0..3 {
+        let first = tokio::spawn({
+            let (caller, store) = (caller.clone(), store.clone());
+            async move { caller.tally_many(&store, 1).await }
+        });
+        tokio::time::sleep(DEADLINE / 2).await;
+        let second = caller.tally_many(&store, 1).await;
+        let first = first.await.expect("no panic");
+        assert_eq!((first.admitted, second.admitted), (1, 1), "{first:?} {second:?}");
+        // The way there and back, and at most a quarter of the deadline before it; not the way of the first as well.
+        assert!(second.longest < 2 * way + deadline * 2 / 5, "{second:?}");
+    }
+    let crowd = caller.tally_many(&store, 8).await;
+    assert_eq!(crowd.admitted, 8, "{crowd:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_it_can_do_does_not_keep_it_from_doing_what_it_can() {
     let server = server();

@@ -139,7 +139,10 @@ impl Worker {
                     self.wait_for_more().await;
                     continue;
                 }
-                Look::Called => continue,
+                Look::Called => {
+                    self.wait_for_the_last().await;
+                    continue;
+                }
                 Look::InVain => {}
             }
             tokio::select! {
@@ -150,7 +153,7 @@ impl Worker {
                     }
                     self.wait_for_more().await;
                 }
-                () = shared.wake.notified(), if has_room => {}
+                () = shared.wake.notified(), if has_room => self.wait_for_the_last().await,
                 () = shared.hurry.notified() => {}
                 () = &mut alarm, if alarm_at.is_some() => {
                     shared.queue().alarm = None;
@@ -207,10 +210,21 @@ impl Worker {
         }
     }
 
+    /// Lets those come along who are about to ask, if the next answer is far away: who is not sent now has to wait for it.
+    async fn wait_for_the_last(&mut self) {
+        if !self.crowd.is_idle() && self.is_far() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// When the next one's time is up; `None` if nobody waits. It is the earliest moment that matters, but not put off for
     /// each later one.
     fn next_alarm(&self) -> Option<Instant> {
         let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config));
+        // Who waits for others to come along does so for as long as the server is near.
+        let has_room = self.flights.iter().any(Option::is_none);
+        let far_at = self.flights.iter().flatten().map(|flight| flight.sent + self.config.near());
+        let flights = flights.chain(far_at.filter(|far_at| has_room && *far_at > Instant::now()));
         // Noted under the lock: whoever gets in line afterwards sees whether it is early enough.
         let mut queue = self.shared.queue();
         queue.alarm = flights.chain(queue.next_deadline()).chain(queue.alarm).min();

@@ -36,7 +36,8 @@ impl Worker {
                 || (under_way && self.shared.breaker.is_open());
             let mut queue = self.shared.queue();
             self.crowd.seen(queue.len());
-            queue.wake_at = self.crowd.enough();
+            let is_far = self.is_far();
+            queue.wake_at = if is_far { 1 } else { self.crowd.enough() };
             // The more of them wait, the more go: else those at the door could make more than are ever sent.
             let many = (queue.unsettled() / 4).clamp(SETTLEMENTS.0, SETTLEMENTS.1);
             let is_quiet = self.heard.elapsed() > QUIET;
@@ -60,7 +61,8 @@ impl Worker {
             // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
             // in the same call: those who have waited too long would spoil it for those who could still be served.
             let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
-            let (asks, late) = queue.take(if enough { self.crowd.half() } else { 0 }, now);
+            let most = if is_far { self.config.batch } else { self.crowd.half() };
+            let (asks, late) = queue.take(if enough { most } else { 0 }, now);
             self.line.is(queue.len());
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
@@ -81,6 +83,12 @@ impl Worker {
         self.line.is(queue.len());
         drop(queue);
         None
+    }
+
+    /// Whether an answer takes so long that nobody can wait for others to come along: then all go at once who wait.
+    pub(super) fn is_far(&self) -> bool {
+        let near = self.config.near();
+        self.usual > near || self.flights.iter().flatten().any(|flight| flight.sent.elapsed() >= near)
     }
 
     /// A flight that nothing is under way in, if anything may be sent.
