@@ -200,6 +200,26 @@ async fn a_request_of_six_hundred_rules_is_one_decision() {
     }
 }
 
+/// And one of more than Lua passes on at once; of more than anybody can mean, it is told so, and nobody else is harmed.
+#[tokio::test]
+async fn a_request_of_ten_thousand_rules_is_one_decision_and_of_more_an_error() {
+    let (store, clock) = store("ten-thousand").await;
+    let quota = Quota::per_day(3);
+    let request: Request =
+        (0..10_001_u32).map(|i| (rule("rule"), Key::from(i), quota, 1 + u32::from(i == 9_000))).collect();
+    let (most, more) = (request[..10_000].to_vec(), vec![request]);
+    for admitted in [true, false, false] {
+        let decision = ask(&store, &[most.clone()]).await.remove(0);
+        assert_eq!((decision.is_admitted(), decision.outcomes().count()), (admitted, 10_000));
+        assert_eq!(decision.at(), clock.now());
+    }
+    let charges = charges(&more[0]);
+    assert!(store.charge(&charges).await.expect_err("it is too much").to_string().contains("unavailable"));
+    store.peek(&charges).await.expect_err("it is too much");
+    assert!(!store.breaker().is_open());
+    assert!(ask(&store, &[vec![(rule("other"), Key::GLOBAL, quota, 1)]]).await[0].is_admitted());
+}
+
 /// Of a long log only the entries are read that an answer depends on: of all the answers of a call.
 #[tokio::test]
 async fn a_log_tells_each_of_two_limits_when_it_next_refills() {

@@ -376,3 +376,24 @@ async fn a_request_over_several_slots_that_goes_away_is_given_back() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// Whose runtime has ended says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_runtime_has_ended_is_open() {
+    let cluster = start(3, 0);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let urls: Vec<_> = cluster.urls().into_iter().collect();
+    let store = runtime.spawn(async move {
+        let store = RedisStore::builder(Servers::cluster(urls).expect("the cluster has nodes"));
+        let store = store.timeout(PATIENCE).build().expect("the store can be made");
+        store.ready(PATIENCE).await.expect("the cluster works");
+        store
+    });
+    let store = store.await.expect("no panic");
+    runtime.shutdown_background();
+    let mut states = store.watch_breaker();
+    let open = states.wait_for(tollgate_redis::BreakerState::is_open);
+    tokio::time::timeout(PATIENCE, open).await.expect("it is said in time").expect("it is said");
+    store.ready(Duration::from_millis(1)).await.expect_err("it does not come back");
+}

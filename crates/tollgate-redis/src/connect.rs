@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
@@ -55,16 +57,16 @@ impl Target {
 }
 
 impl Sentinels {
-    /// The first sentinel that knows says who is the master.
+    /// The first sentinel that knows says who is the master. All are asked at once: one that does not answer must not use up
+    /// the time of the others.
     async fn master(&self, timeout: Duration) -> Result<Client, RedisError> {
         let mut error = RedisError::from((ErrorKind::InvalidClientConfig, "there are no sentinels to ask"));
-        for sentinel in &self.sentinels {
-            // One that does not answer must not use up the time of the others.
-            let share = timeout / (self.sentinels.len() as u32 + 1);
-            match tokio::time::timeout(share, self.ask(sentinel, share)).await {
-                Ok(Ok(master)) => return Ok(master),
-                Ok(Err(failed)) => error = failed,
-                Err(_) => error = RedisError::from((ErrorKind::Io, "a sentinel did not answer in time")),
+        let mut asked: FuturesUnordered<_> =
+            self.sentinels.iter().map(|sentinel| self.ask(sentinel, timeout)).collect();
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Ok(master) => return Ok(master),
+                Err(failed) => error = failed,
             }
         }
         Err(error)

@@ -19,7 +19,7 @@ use crate::builder::RedisStoreBuilder;
 use crate::cluster::Router;
 use crate::config::Config;
 use crate::denied::{Denied, Knowledge};
-use crate::error::SetupError;
+use crate::error::{SetupError, unavailable};
 use crate::link::Link;
 use crate::name::Counted;
 use crate::observe::Asked;
@@ -27,6 +27,9 @@ use crate::request::{Ask, Charges, Kind, OwnCharge, UNHURRIED};
 use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
 use crate::several::{self, Several};
+
+/// How many charges a request may have. No application has as many rules, and each is a number of two bytes in the question.
+const MOST_CHARGES: usize = 10_000;
 
 /// A store in Redis or Valkey: one budget for all processes that use the same servers and the same prefix.
 ///
@@ -193,6 +196,10 @@ impl RedisStore {
     }
 }
 
+fn too_many_charges() -> StoreError {
+    unavailable("a request with more than 10,000 charges is more than Redis is asked about at once")
+}
+
 impl Store for RedisStore {
     type Charging = Charging;
 
@@ -200,6 +207,7 @@ impl Store for RedisStore {
         let mut denial = None;
         match charges {
             [] => return Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
+            too_many if too_many.len() > MOST_CHARGES => return Answer::Now(Err(too_many_charges())),
             // Mostly there is one, and a decision is large: it is made only if it is a denial, and in its place.
             [charge] => {
                 if let Some((now, outcome)) = self.inner.denied.find_one(charge) {
@@ -242,13 +250,14 @@ impl Store for RedisStore {
     fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         let asked = match charges {
             // Nothing to look at takes no time.
-            [] => Err(Decision::new(self.inner.denied.now())),
+            [] => Err(Ok(Decision::new(self.inner.denied.now()))),
+            too_many if too_many.len() > MOST_CHARGES => Err(Err(too_many_charges())),
             charges => Ok(self.ask_for(self.own(charges), true)),
         };
         async move {
             match asked {
                 Ok(asked) => asked.await,
-                Err(nothing) => Ok(nothing),
+                Err(answer) => answer,
             }
         }
     }

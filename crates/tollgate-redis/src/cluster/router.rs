@@ -307,8 +307,20 @@ impl Router {
     }
 }
 
+/// Says that the store has ended when the task has, with its runtime perhaps.
+struct Ending(Weak<Router>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(router) = self.0.upgrade() {
+            router.breaker.open(unavailable("the store has ended"));
+        }
+    }
+}
+
 /// Keeps the map right for as long as there is a router.
 async fn refresh_for_ever(router: Weak<Router>) {
+    let _ending = Ending(router.clone());
     loop {
         let Some(strong) = router.upgrade() else { return };
         let refreshed = strong.refresh().await;

@@ -27,6 +27,11 @@ use crate::flight::{Failure, Flight, Flown};
 use crate::observe::LineWatch;
 use crate::server_time::ServerTime;
 
+/// After so long without a word, a server that nobody asks is asked whether it is there. So a connection that was closed
+/// meanwhile is found out before somebody needs it, and the state of the breaker is true; and it is not closed because nobody
+/// uses it.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
 /// Why a worker stops serving.
 enum Stop {
     /// Nobody needs it any more.
@@ -160,6 +165,9 @@ impl Worker {
                     if let Some(stop) = self.expire() {
                         return stop;
                     }
+                    if self.is_unused() && self.heard.elapsed() >= HEARTBEAT {
+                        self.send(0, Flight::whether_there(&self.denied));
+                    }
                 }
             }
         }
@@ -217,17 +225,23 @@ impl Worker {
         }
     }
 
-    /// When the next one's time is up; `None` if nobody waits. It is the earliest moment that matters, but not put off for
-    /// each later one.
+    /// Whether nothing is under way.
+    fn is_unused(&self) -> bool {
+        self.flights.iter().all(Option::is_none)
+    }
+
+    /// When the next one's time is up, or the server is to be asked whether it is there. It is the earliest moment that
+    /// matters, but not put off for each later one.
     fn next_alarm(&self) -> Option<Instant> {
         let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config));
         // Who waits for others to come along does so for as long as the server is near.
         let has_room = self.flights.iter().any(Option::is_none);
         let far_at = self.flights.iter().flatten().map(|flight| flight.sent + self.config.near());
         let flights = flights.chain(far_at.filter(|far_at| has_room && *far_at > Instant::now()));
+        let heartbeat = self.is_unused().then(|| self.heard + HEARTBEAT);
         // Noted under the lock: whoever gets in line afterwards sees whether it is early enough.
         let mut queue = self.shared.queue();
-        queue.alarm = flights.chain(queue.next_deadline()).chain(queue.alarm).min();
+        queue.alarm = flights.chain(heartbeat).chain(queue.next_deadline()).chain(queue.alarm).min();
         queue.alarm
     }
 }

@@ -18,7 +18,17 @@ if not given then
 end
 if deadline > 0 and now > deadline then return write('<I4dB', id, now, 1) end
 
-local values = call('MGET', unpack(keys))
+local values
+if #keys <= 4096 then
+  values = call('MGET', unpack(keys))
+else
+  -- Lua cannot pass on more at once.
+  values = {}
+  for from = 1, #keys, 4096 do
+    local part = call('MGET', unpack(keys, from, math.min(from + 4095, #keys)))
+    for i = 1, #part do values[from + i - 1] = part[i] end
+  end
+end
 
 -- The algorithms. NEVER is that of a quota that makes no sense, and admits nothing but what costs nothing.
 local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET, NEVER = 0, 1, 2, 3, 4, 5

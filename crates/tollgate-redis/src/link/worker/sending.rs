@@ -96,7 +96,7 @@ impl Worker {
         if self.refused.is_some() { None } else { self.flights.iter().position(Option::is_none) }
     }
 
-    fn send(&mut self, slot: usize, (flight, commands): (Flight, Commands)) {
+    pub(super) fn send(&mut self, slot: usize, (flight, commands): (Flight, Commands)) {
         // There is one: without, nothing is served.
         let Some(mut connection) = self.connection.clone() else { return };
         self.flights[slot] = Some(flight);
