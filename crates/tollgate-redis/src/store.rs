@@ -301,7 +301,8 @@ impl fmt::Debug for RedisStore {
 
 /// A charge that is under way.
 ///
-/// Dropped before the answer has come, the charge is given back if it was made.
+/// Dropped before the answer has come, the charge is given back if it was made; unless the last clone of the store was dropped
+/// before, and the answer has come since.
 #[derive(Debug)]
 #[must_use = "the charge is under way, whether or not the answer is looked at"]
 pub struct Charging {

@@ -90,9 +90,12 @@ impl<S: Store> Limiter<S> {
     /// place in its queue is somebody's who waits. What was charged [locally](crate::FailurePolicy::Local) is not
     /// given back either.
     ///
+    /// Whoever [waits](Rule::hold_up_to) for this budget in this process is served with what comes back.
+    ///
     /// # Errors
     ///
-    /// When there is no such rule, or the store fails.
+    /// When there is no such rule, or the store fails. A store that fails may still make the refund later, as one in Redis
+    /// does, so it is not to be asked for a second time.
     pub async fn refund(&self, rule: &str, key: impl Into<Key>, cost: u32) -> Result<(), LimiterError> {
         let key = key.into();
         let (rule, candidate) = self.names_of(rule)?;

@@ -265,9 +265,13 @@ impl Rule {
     /// - Those who wait for one key are served in the order in which they came to this process, and who comes while others
     ///   wait goes to the end of their line. Whom it would take too long there is refused at once, as far as that can be
     ///   told, and in any case when the time is over.
-    /// - Whoever goes away leaves the line at once. Nothing has been charged.
+    /// - Whoever goes away leaves the line at once, as soon as the server notices. Nothing has been charged.
+    /// - What is given back in this process, by a refund, a reset or a response that is settled, is there for whoever waits.
+    ///   Rules that are [swapped](crate::Limiter::swap) are those of requests that come afterwards: who waits does so under the rules
+    ///   that it came under, and who comes behind waits as well.
     /// - How many wait [is bounded](crate::LimiterBuilder::max_waiting).
-    /// - With several rules, each that is over its limit must be ready to hold the request back for as long as it takes.
+    /// - With several rules, each that is over its limit must be ready to hold the request back for as long as it takes. Else the
+    ///   request is refused at once, also while others wait.
     /// - Whom a rule denies [locally](crate::FailurePolicy::Local), as the store fails, is refused at once.
     /// - A [tier](crate::Tier::hold_up_to) can have its own time.
     ///
