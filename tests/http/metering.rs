@@ -125,6 +125,54 @@ async fn whoever_knows_that_a_body_is_at_its_end_need_not_ask_again() {
     assert_eq!(spent(&limiter).await, 0);
 }
 
+/// A server that has sent as many bytes as it has announced does not look for more.
+#[tokio::test]
+async fn a_body_of_a_length_has_ended_when_so_much_has_gone() {
+    let limiter = bytes();
+    let limits = limits(&limiter).await;
+    let mut body = limits.meter("bytes", streamed(pieces([10, 5])), ByteCount).unwrap().length(15);
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 10);
+    assert_eq!(spent(&limiter).await, 50);
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 5);
+    drop(body);
+    assert_eq!(spent(&limiter).await, 15);
+}
+
+/// Over a real connection, whatever says where the body ends; and of what is not sent nothing is counted.
+#[tokio::test]
+async fn what_is_sent_is_counted_however_its_end_is_told() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    async fn answer(uri: http::Uri) -> axum::response::Response {
+        let body = axum::body::Body::new(streamed(pieces([10, 5])));
+        let response = Response::builder();
+        match uri.path() {
+            "/length" => response.header("content-length", "15").body(body),
+            "/unchanged" => {
+                response.status(StatusCode::NOT_MODIFIED).header("content-length", "15").body(body)
+            }
+            _ => response.body(body),
+        }
+        .unwrap()
+    }
+
+    for (request, cost) in [("GET /", 15), ("GET /length", 15), ("HEAD /length", 0), ("GET /unchanged", 0)] {
+        let limiter = bytes();
+        let app = axum::Router::new()
+            .fallback(answer)
+            .layer(MeterLayer::new("bytes", ByteCount))
+            .layer(RateLimitLayer::new(limiter.clone()));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let server = tokio::spawn(axum::serve(listener, app).into_future());
+        let request = format!("{request} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream.read_to_end(&mut Vec::new()).await.unwrap();
+        assert_eq!(spent(&limiter).await, cost, "{request}");
+        server.abort();
+    }
+}
+
 #[tokio::test]
 async fn a_closure_measures_by_what_it_sees() {
     let limiter = bytes();

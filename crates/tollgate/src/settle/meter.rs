@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
-use http::{Request, Response};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
@@ -134,7 +135,12 @@ where
         let limits = request.extensions().get::<Limits>();
         let limits = limits.filter(|limits| limits.charged(&self.rule).is_ok()).cloned();
         let open = limits.map(|limits| (limits, Arc::clone(&self.rule)));
-        MeterFuture { response: self.inner.call(request), metered: Some((self.measure.clone(), open)) }
+        let is_head = request.method() == Method::HEAD;
+        MeterFuture {
+            response: self.inner.call(request),
+            metered: Some((self.measure.clone(), open)),
+            is_head,
+        }
     }
 }
 
@@ -145,7 +151,18 @@ pin_project! {
         #[pin]
         response: F,
         metered: Option<(M, Option<(Limits, Arc<str>)>)>,
+        is_head: bool,
     }
+}
+
+/// How long the body of a response is that is sent, if that is known.
+fn length<B>(response: &Response<B>, is_head: bool) -> Option<u64> {
+    // The body of these is not sent, whatever their length is said to be.
+    let status = response.status();
+    if is_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
+        return Some(0);
+    }
+    response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 impl<F, M, B, E> Future for MeterFuture<F, M>
@@ -161,6 +178,13 @@ where
         let response = ready!(this.response.poll(cx))?;
         // Polled again after it was ready, it is pending for ever.
         let Some((measure, open)) = this.metered.take() else { return Poll::Pending };
-        Poll::Ready(Ok(response.map(|body| Metered::new(body, measure, open))))
+        let length = length(&response, *this.is_head);
+        Poll::Ready(Ok(response.map(|body| {
+            let metered = Metered::new(body, measure, open);
+            match length {
+                Some(bytes) => metered.length(bytes),
+                None => metered,
+            }
+        })))
     }
 }

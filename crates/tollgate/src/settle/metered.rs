@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -15,7 +15,7 @@ pin_project! {
     /// A body whose request is settled when it has ended.
     ///
     /// When the last piece has gone, the request costs what the pieces have added up to, or what the measure says of
-    /// [the whole](Measure::total). If the body fails, or is dropped before its end because the client has gone away,
+    /// [the whole](Measure::total). Which one is the last is what the body says, or [its length](Self::length). If the body fails, or is dropped before its end because the client has gone away,
     /// what was reserved stays charged, or what the pieces have added up to if that is more.
     ///
     /// Made by [`Limits::meter`] and [`MeterLayer`](crate::MeterLayer).
@@ -24,13 +24,14 @@ pin_project! {
         body: B,
         measure: M,
         bill: Bill,
+        left: Option<u64>,
     }
 
     impl<B: Body, M: Measure<B::Data>> PinnedDrop for Metered<B, M> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             // Whoever reads a body need not ask again after its last piece.
-            if this.body.is_end_stream() {
+            if this.body.is_end_stream() || *this.left == Some(0) {
                 this.bill.settle(this.measure);
             } else {
                 this.bill.leave();
@@ -66,7 +67,17 @@ impl Bill {
 
 impl<B: Body, M: Measure<B::Data>> Metered<B, M> {
     pub(super) fn new(body: B, measure: M, open: Option<(Limits, Arc<str>)>) -> Self {
-        Self { body, measure, bill: Bill { cost: 0, open } }
+        Self { body, measure, bill: Bill { cost: 0, open }, left: None }
+    }
+
+    /// The same, of a body that is so many bytes long. A server that has sent as many as the response's `Content-Length`
+    /// says does not ask whether there are more, and a body that is a stream does not know that it has ended.
+    ///
+    /// [`MeterLayer`](crate::MeterLayer) takes it from the response.
+    #[must_use]
+    pub fn length(mut self, bytes: u64) -> Self {
+        self.left = Some(bytes);
+        self
     }
 
     /// What the pieces have added up to so far.
@@ -96,8 +107,9 @@ impl<B: Body, M: Measure<B::Data>> Body for Metered<B, M> {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
                     this.bill.cost = this.bill.cost.saturating_add(this.measure.measure(data));
+                    *this.left = this.left.map(|left| left.saturating_sub(data.remaining() as u64));
                 }
-                if this.body.is_end_stream() {
+                if this.body.is_end_stream() || *this.left == Some(0) {
                     this.bill.settle(this.measure);
                 }
             }
