@@ -90,6 +90,24 @@ impl PeerIp {
         Self { prefix: Prefix::new(bits) }
     }
 
+    /// The key that an address is counted by: of IPv6, that of its network. For [`Limiter::reset`](crate::Limiter::reset) and
+    /// its like.
+    ///
+    /// ```
+    /// # async fn pardon(limiter: tollgate::Limiter) -> Result<(), tollgate::LimiterError> {
+    /// use std::net::IpAddr;
+    /// use tollgate::key;
+    ///
+    /// let address: IpAddr = "2001:db8::7".parse().expect("an address");
+    /// limiter.reset("default", key::peer_ip().key(address)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn key(&self, address: IpAddr) -> Key {
+        self.prefix.key(address)
+    }
+
     /// The key of a request with these extensions.
     #[inline(always)]
     pub(super) fn of(self, extensions: &Extensions) -> Extracted {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderName;
 use ipnet::{IpNet, Ipv4Net};
+use tollgate_core::Key;
 
 use super::address::{Prefix, peer};
 use super::forwarded::{self, Hop};
@@ -167,6 +168,12 @@ impl ClientIp {
     /// How many bits of an IPv6 address count; 64 unless it is said. More than 128 are 128.
     pub fn ipv6_prefix(self, bits: u8) -> Self {
         Self { prefix: Prefix::new(bits), ..self }
+    }
+
+    /// The key that an address is counted by: of IPv6, that of its network. See [`PeerIp::key`](super::PeerIp::key).
+    #[must_use]
+    pub fn key(&self, address: IpAddr) -> Key {
+        self.prefix.key(address)
     }
 }
 

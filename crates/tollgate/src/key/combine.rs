@@ -40,7 +40,8 @@ pub struct FromFn(Arc<dyn Fn(&RequestHead<'_>) -> Extracted + Send + Sync>);
 /// ```
 /// use tollgate::key;
 ///
-/// let tenant = key::from_fn(|head| Some(head.host()?.to_owned()));
+/// // Hosts are the same in capitals.
+/// let tenant = key::from_fn(|head| Some(head.host()?.to_ascii_lowercase()));
 /// ```
 pub fn from_fn<F, K>(f: F) -> FromFn
 where

@@ -19,7 +19,10 @@ pub struct Header(HeaderName);
 ///
 /// A request may carry several fields of one name, and which of them the application looks at is not known here. If their
 /// values differ, all such requests are counted together, under [`Key::GLOBAL`]: otherwise whoever has a key could put
-/// another beside it in each request, and be somebody else each time.
+/// another beside it in each request, and be somebody else each time. White space around a value is no part of it.
+///
+/// Callers can send whatever they like. A value that nobody has checked, as that of an API key before it is looked up, is as many
+/// callers as somebody cares to make up: limit those by their address as well.
 ///
 /// # Panics
 ///
@@ -171,7 +174,12 @@ impl KeyExtractor for Path {
 pub struct PathParam(Cow<'static, str>);
 
 /// A path parameter, percent-decoded: of the pattern by which the rule matched, or of any of them if it did by several, else
-/// (with the `axum` feature) of the matched route.
+/// (with the `axum` feature) of the matched route. A service that is nested by `Router::nest_service` has none of these: there, have
+/// the rule match by a pattern, as `/tenants/{tenant}/{*rest}`.
+///
+/// It is text here. To a handler that parses it, `7`, `07` and `+7` are one number; to this they are three keys, and who guesses
+/// at an account has as many budgets as there are spellings. Where it is parsed, count by what was: by what an outer layer
+/// puts into the [extensions](extension), or by a [closure](from_fn) that parses it as well.
 pub fn path_param(name: impl Into<Cow<'static, str>>) -> PathParam {
     PathParam(name.into())
 }
@@ -211,6 +219,9 @@ impl KeyExtractor for Route {
 pub struct RequestMethod;
 
 /// The method.
+///
+/// Callers can make up as many methods as they like, and each is a key of its own: have the rule
+/// [match](crate::Rule::on_method) those that are served.
 pub fn method() -> RequestMethod {
     RequestMethod
 }

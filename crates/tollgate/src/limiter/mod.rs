@@ -79,7 +79,7 @@ impl<S: Store> Limiter<S> {
     /// Charges a key, and further ones if they are added, all or none.
     ///
     /// The key is counted by the rule of this name, whatever requests the rule matches and whatever key it
-    /// takes from them.
+    /// takes from them. That of an address is made by [`PeerIp::key`](crate::key::PeerIp::key), as the layer counts IPv6 by network.
     pub fn charge(&self, rule: impl Into<String>, key: impl Into<Key>) -> ChargeBuilder<S> {
         ChargeBuilder::new(self.clone(), rule.into(), key.into())
     }

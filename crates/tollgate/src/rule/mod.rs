@@ -55,6 +55,7 @@ type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync>;
 /// use http::Method;
 /// use tollgate::{MINUTE, Quota, Rule, key};
 ///
+/// # struct Pro;
 /// let login = Rule::new("login", Quota::sliding_log(5, MINUTE))
 ///     .on(Method::POST, "/login")
 ///     .key((key::peer_ip(), key::path()));
@@ -62,7 +63,8 @@ type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync>;
 ///     .on_path("/api/{*rest}")
 ///     .key(key::header("x-api-key").secret())
 ///     .tier("pro", Quota::per_minute(6_000))
-///     .tier_by(|head| head.headers().contains_key("x-pro").then_some("pro"));
+///     // What an outer layer has found out about the caller, and not what the caller says.
+///     .tier_by(|head| head.extension::<Pro>().map(|_| "pro"));
 /// # let _ = (login, api);
 /// ```
 #[derive(Clone)]

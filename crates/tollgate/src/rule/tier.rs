@@ -37,10 +37,11 @@ impl Tier {
     /// use std::time::Duration;
     /// use tollgate::{Quota, Rule, Tier};
     ///
+    /// # struct Pro;
     /// // Who does not pay is refused, who pays is smoothed.
     /// let rule = Rule::new("api", Quota::per_second(2))
     ///     .tier("pro", Tier::from(Quota::per_second(20)).hold_up_to(Duration::from_secs(2)))
-    ///     .tier_by(|head| head.headers().contains_key("x-pro").then_some("pro"));
+    ///     .tier_by(|head| head.extension::<Pro>().map(|_| "pro"));
     /// ```
     #[must_use]
     pub const fn hold_up_to(self, up_to: Duration) -> Self {

@@ -75,3 +75,19 @@ fn the_peer_is_found_where_axum_puts_it() {
     request.extensions_mut().insert(MockConnectInfo(address));
     assert_eq!(shown(&peer_ip(), &request), "192.0.2.7");
 }
+
+/// Whoever resets a client by its address has to find the key that it is counted by.
+#[test]
+fn the_key_of_an_address_is_that_of_a_request_from_it() {
+    use super::super::{TrustedProxies, client_ip, peer_ip};
+    for address in ["203.0.113.9", "2001:db8::7", "::ffff:203.0.113.9"] {
+        let request = super::from_peer(address, &[]);
+        let address = address.parse().unwrap();
+        for bits in [64, 48, 128] {
+            let peer = peer_ip().ipv6_prefix(bits);
+            assert_eq!(super::shown(&peer, &request), peer.key(address).to_string());
+            let client = client_ip(TrustedProxies::networks(["10.0.0.0/8"]).unwrap()).ipv6_prefix(bits);
+            assert_eq!(super::shown(&client, &request), client.key(address).to_string());
+        }
+    }
+}
