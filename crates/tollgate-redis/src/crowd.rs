@@ -1,7 +1,11 @@
 //! How many go together.
 
-/// How many goes may be under way. One would leave the server idle while its answer is read here.
-pub(crate) const FLIGHTS: usize = 2;
+/// How many goes may be under way to a server that is near. One would leave it idle while its answer is read here.
+pub(crate) const NEAR: usize = 2;
+
+/// How many may be to one that is far, as who is not sent has to wait there and back for the next; but no more requests in all of
+/// them than in two. One that takes long may have too much to do.
+pub(crate) const FLIGHTS: usize = 8;
 
 /// How many a large crowd has.
 const LARGE: usize = 16;
@@ -44,6 +48,11 @@ impl Crowd {
     /// Whether nobody is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.aboard.iter().all(|aboard| *aboard == 0)
+    }
+
+    /// How many more may be under way.
+    pub(crate) fn room(&self) -> usize {
+        (NEAR * self.most).saturating_sub(self.aboard.iter().sum())
     }
 
     /// Whether those who were answered are to be let ask again before others are sent.
@@ -107,6 +116,16 @@ mod tests {
         crowd.sent(0, 500);
         crowd.back(0, 12);
         assert_eq!(crowd.half(), 64, "no more than may");
+    }
+
+    #[test]
+    fn no_more_are_under_way_in_many_goes_than_in_two() {
+        let mut crowd = Crowd::new(64);
+        assert_eq!(crowd.room(), 128);
+        (0..5).for_each(|flight| crowd.sent(flight, 20));
+        assert_eq!(crowd.room(), 28);
+        crowd.sent(5, 28);
+        assert_eq!(crowd.room(), 0);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use self::lookout::Lookout;
 use super::{Redirect, Shared};
 use crate::config::Config;
 use crate::connect::Target;
-use crate::crowd::{Crowd, FLIGHTS};
+use crate::crowd::{Crowd, FLIGHTS, NEAR};
 use crate::denied::Denied;
 use crate::flight::{Failure, Flight, Flown};
 use crate::observe::LineWatch;
@@ -131,7 +131,7 @@ impl Worker {
             if let Some(stop) = self.launch() {
                 return stop;
             }
-            let has_room = self.flights.iter().any(Option::is_none);
+            let has_room = self.free_flight().is_some();
             let alarm_at = self.next_alarm();
             if let Some(next) = alarm_at.filter(|next| *next != alarm.deadline()) {
                 alarm.as_mut().reset(next);
@@ -235,7 +235,7 @@ impl Worker {
     fn next_alarm(&self) -> Option<Instant> {
         let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config));
         // Who waits for others to come along does so for as long as the server is near.
-        let has_room = self.flights.iter().any(Option::is_none);
+        let has_room = self.flights[NEAR..].iter().any(Option::is_none);
         let far_at = self.flights.iter().flatten().map(|flight| flight.sent + self.config.near());
         let flights = flights.chain(far_at.filter(|far_at| has_room && *far_at > Instant::now()));
         let heartbeat = self.is_unused().then(|| self.heard + HEARTBEAT);

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tollgate_core::{StoreError, StoreErrorKind};
 
 use super::{Stop, Worker};
+use crate::crowd::{FLIGHTS, NEAR};
 use crate::error::{failed, unavailable};
 use crate::flight::{Commands, Failure, Fate, Flight, Landed};
 use crate::request::Ask;
@@ -36,8 +37,11 @@ impl Worker {
                 || (under_way && self.shared.breaker.is_open());
             let mut queue = self.shared.queue();
             self.crowd.seen(queue.len());
-            let is_far = self.is_far();
-            queue.wake_at = if is_far { 1 } else { self.crowd.enough() };
+            let (most, enough) = match self.is_far() {
+                true => (self.config.batch.min(self.crowd.room()), 1),
+                false => (self.crowd.half(), self.crowd.enough()),
+            };
+            queue.wake_at = if most == 0 { usize::MAX } else { enough };
             // The more of them wait, the more go: else those at the door could make more than are ever sent.
             let many = (queue.unsettled() / 4).clamp(SETTLEMENTS.0, SETTLEMENTS.1);
             let is_quiet = self.heard.elapsed() > QUIET;
@@ -61,7 +65,6 @@ impl Worker {
             // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
             // in the same call: those who have waited too long would spoil it for those who could still be served.
             let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
-            let most = if is_far { self.config.batch } else { self.crowd.half() };
             let (asks, late) = queue.take(if enough { most } else { 0 }, now);
             self.line.is(queue.len());
             drop(queue);
@@ -92,8 +95,9 @@ impl Worker {
     }
 
     /// A flight that nothing is under way in, if anything may be sent.
-    fn free_flight(&self) -> Option<usize> {
-        if self.refused.is_some() { None } else { self.flights.iter().position(Option::is_none) }
+    pub(super) fn free_flight(&self) -> Option<usize> {
+        let most = if self.is_far() && self.crowd.room() > 0 { FLIGHTS } else { NEAR };
+        if self.refused.is_some() { None } else { self.flights[..most].iter().position(Option::is_none) }
     }
 
     pub(super) fn send(&mut self, slot: usize, (flight, commands): (Flight, Commands)) {
