@@ -57,6 +57,9 @@ pub trait Store: Clone + Send + Sync + 'static {
 
     /// Answers what [`charge`](Self::charge) would, and changes nothing. Each outcome tells what
     /// there is now, before the charge.
+    ///
+    /// Since it changes nothing, a key that was last charged under another quota, or before the clock was set back, is read anew
+    /// each time; the wait that is told is exact from the first charge on, also one that is denied.
     fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send;
 
     /// Gives back.

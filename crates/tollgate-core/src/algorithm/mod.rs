@@ -14,7 +14,7 @@
 //! as it holds: nobody is locked out for longer than two full refills, and what is beyond is forgiven. So is all debt
 //! when the algorithm, the rate of a bucket or the period of a window changes.
 //!
-//! A state's default is that of a key that was never charged. All arithmetic is on integers, so a
+//! A state's default is that of a key that was never charged. All decisions are made on integers, so a
 //! wait that is announced is exact to the microsecond: waiting that long succeeds if nobody else
 //! came, and one microsecond less fails.
 //!
