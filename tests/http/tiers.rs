@@ -1,7 +1,7 @@
 //! Quotas that depend on the caller.
 
 use http::StatusCode;
-use tollgate::{Quota, RequestHead, Rule, Tier, TierChoice, key};
+use tollgate::{MissingKey, Quota, RequestHead, Rule, Tier, TierChoice, key};
 
 use crate::support::{App, ReplyExt, RequestExt, get, secs};
 
@@ -41,6 +41,18 @@ async fn a_tier_without_a_limit_is_not_counted_at_all() {
     let reply = app.send(user("acme", "enterprise")).await;
     assert_eq!(reply.trio(), None);
     assert!(reply.extensions().get::<tollgate::Decision>().is_none());
+}
+
+/// Nor need it have the key that others must have.
+#[tokio::test]
+async fn whom_a_tier_does_not_limit_is_not_refused_for_want_of_a_key() {
+    let rule = Rule::new("api", Quota::per_hour(1))
+        .key(key::header("x-api-key"))
+        .on_missing_key(MissingKey::Deny)
+        .tier_by(|head| head.path().starts_with("/free").then_some(Tier::Unlimited));
+    let app = App::new([rule]);
+    assert_eq!(app.get("/free").await.status(), StatusCode::OK);
+    assert_eq!(app.get("/").await.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
 #[tokio::test]

@@ -209,7 +209,7 @@ async fn a_request_of_ten_thousand_rules_is_one_decision_and_of_more_an_error() 
         (0..10_001_u32).map(|i| (rule("rule"), Key::from(i), quota, 1 + u32::from(i == 9_000))).collect();
     let (most, more) = (request[..10_000].to_vec(), vec![request]);
     for admitted in [true, false, false] {
-        let decision = ask(&store, &[most.clone()]).await.remove(0);
+        let decision = ask(&store, std::slice::from_ref(&most)).await.remove(0);
         assert_eq!((decision.is_admitted(), decision.outcomes().count()), (admitted, 10_000));
         assert_eq!(decision.at(), clock.now());
     }

@@ -125,6 +125,8 @@ impl Plan {
     #[inline(always)]
     pub(super) fn add(&mut self, number: usize, key: Option<Key>, tier: TierChoice, cost: u32) {
         let rule = self.rules.rule(number);
+        // Who is not limited need not have a key.
+        let Some(quota) = rule.tier(tier) else { return };
         let key = match (key, rule.missing_key) {
             (Some(key), _) => key,
             (None, MissingKey::Shared) => Key::GLOBAL,
@@ -139,10 +141,8 @@ impl Plan {
                 return;
             }
         };
-        if let Some(quota) = rule.tier(tier) {
-            let role = rule.role(&key);
-            self.push(Planned { rule: number, quota, cost, key, role });
-        }
+        let role = rule.role(&key);
+        self.push(Planned { rule: number, quota, cost, key, role });
     }
 }
 
