@@ -179,7 +179,7 @@ pub struct PathParam(Cow<'static, str>);
 ///
 /// It is text here. To a handler that parses it, `7`, `07` and `+7` are one number; to this they are three keys, and who guesses
 /// at an account has as many budgets as there are spellings. Where it is parsed, count by what was: by what an outer layer
-/// puts into the [extensions](extension), or by a [closure](from_fn) that parses it as well.
+/// puts into the [extensions](super::extension), or by a [closure](super::from_fn) that parses it as well.
 pub fn path_param(name: impl Into<Cow<'static, str>>) -> PathParam {
     PathParam(name.into())
 }
