@@ -56,8 +56,17 @@ struct Queue {
     places: VecDeque<Standing>,
     /// When its head can go, as far as is known.
     ready_at: Option<Instant>,
-    /// What somebody who wanted this was told who found too many ahead, and when.
-    refused: Option<(Instant, Wanted, Decision)>,
+    /// What somebody was told at once who wanted this, and when.
+    refused: Option<(Instant, Wanted, Reason, Decision)>,
+}
+
+/// Why somebody is told at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// Too many are ahead.
+    TooLong,
+    /// It would be denied if nobody were.
+    Regardless,
 }
 
 #[derive(Debug)]
@@ -146,21 +155,23 @@ impl Room {
         }
     }
 
-    /// What somebody was told a moment ago who wanted the same, and found too many ahead.
-    pub(crate) fn refused(&self, wanted: &Wanted) -> Option<Decision> {
+    /// What somebody was told a moment ago who wanted the same, for this reason.
+    pub(crate) fn refused(&self, wanted: &Wanted, reason: Reason) -> Option<Decision> {
         let inside = self.inside();
         let mut refused = wanted.iter().filter_map(|(line, _)| inside.lines.get(line)?.refused.as_ref());
-        let (_, _, decision) = refused.find(|(at, same, _)| at.elapsed() < SAME && same == wanted)?;
-        Some(decision.clone())
+        let is_it = |(at, same, why, _): &&(Instant, Wanted, Reason, Decision)| {
+            *why == reason && at.elapsed() < SAME && same == wanted
+        };
+        refused.find(is_it).map(|(.., decision)| decision.clone())
     }
 
-    /// Remembers what somebody is told who found too many ahead. While there is a line, a flood is made of those who want the
+    /// Remembers what somebody is told at once. While there is a line, a flood is made of those who want the
     /// same, and the store need not be asked about each of them.
-    pub(crate) fn refuse(&self, wanted: Wanted, decision: &Decision) {
+    pub(crate) fn refuse(&self, wanted: Wanted, reason: Reason, decision: &Decision) {
         let mut inside = self.inside();
         let line = wanted.iter().map(|(line, _)| *line).find(|line| inside.lines.contains_key(line));
         if let Some(queue) = line.and_then(|line| inside.lines.get_mut(&line)) {
-            queue.refused = Some((Instant::now(), wanted, decision.clone()));
+            queue.refused = Some((Instant::now(), wanted, reason, decision.clone()));
         }
     }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, timeout, timeout_at};
 use tollgate_core::{Algorithm, Charge, Decision, MemoryStore, Outcome, Quota, Retry, Store, StoreError};
 
-use super::room::{Ahead, Line, NoRoom, Ticket, Wanted};
+use super::room::{Ahead, Line, NoRoom, Reason, Ticket, Wanted};
 use crate::limiter::{Fallback, Limiter, Plan, Planned};
 
 /// How long those ahead have to go who can go, when somebody behind them has no more time.
@@ -166,7 +166,7 @@ impl<S: Store> Limiter<S> {
             _ => {}
         }
         let wanted = wanted(plan);
-        if let Some(denied) = self.room().refused(&wanted) {
+        if let Some(denied) = self.room().refused(&wanted, Reason::Regardless) {
             return Some(denied);
         }
         // If the store fails, it is asked again by who is at the head.
@@ -174,14 +174,14 @@ impl<S: Store> Limiter<S> {
         if decision.is_admitted() || self.is_worth_waiting(plan, patience, &decision) {
             return None;
         }
-        self.room().refuse(wanted, &decision);
+        self.room().refuse(wanted, Reason::Regardless, &decision);
         Some(decision)
     }
 
     /// For one that found too many ahead.
     async fn give_up(&self, ticket: Ticket, plan: &Plan, patience: Patience, started: Instant) -> Turn {
         let wanted = wanted(plan);
-        if let Some(denied) = self.room().refused(&wanted) {
+        if let Some(denied) = self.room().refused(&wanted, Reason::TooLong) {
             return Turn::Answered { answer: Ok(denied), is_local: false };
         }
         match self.peek_behind(plan, patience, None).await {
@@ -192,7 +192,7 @@ impl<S: Store> Limiter<S> {
             }
             answer => {
                 if let Ok(denied) = &answer {
-                    self.room().refuse(wanted, denied);
+                    self.room().refuse(wanted, Reason::TooLong, denied);
                 }
                 let (answer, is_local) = self.or_here(answer, plan, patience);
                 Turn::Answered { answer, is_local }
