@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_redis::RedisStore;
-use tollgate_servers::{Mode, Proxy, RedisServer};
+use tollgate_servers::{Mode, Proxy, RedisServer, wait};
 
 use super::load::{Load, counted};
 use super::tally::Caller;
@@ -114,34 +114,38 @@ async fn a_long_way_is_no_trouble() {
     assert_eq!((tally.admitted, tally.denied), (60, 40), "{tally:?}");
 }
 
-/// What is sent while an answer is under way is under way as well, and nobody waits for company longer than there is time: not
-/// even after a crowd.
+/// Nobody waits for company for longer than there is time, not even after a crowd; nor for the answers of those who are under way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_way_that_takes_half_of_the_deadline_is_no_trouble_either() {
+async fn who_comes_while_an_answer_takes_long_is_sent_all_the_same() {
     let server = server();
     let proxy = Proxy::start(server.port()).expect("a proxy");
-    // A busy machine may take its time; what is held back is held back for as long as the way takes.
-    let (deadline, way) = (10 * DEADLINE, 5 * DEADLINE / 2);
-    let store = hasty(&server.url_with_port(proxy.port())).timeout(deadline);
+    // So long that it does not matter how busy the machine is.
+    let store = hasty(&server.url_with_port(proxy.port())).timeout(40 * DEADLINE);
     let store = store.build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the server works");
-    let caller = Caller::new("half way");
+    let caller = Caller::new("far away");
     assert_eq!(caller.tally_many(&store, 200).await.admitted, 200);
-    proxy.set(Mode::delay(way)).expect("it obeys");
-    for _ in 0..3 {
-        let first = tokio::spawn({
+    server.pause().expect("it can be stopped");
+    let mut asked = Vec::new();
+    for _ in 0..8 {
+        let before = proxy.counts().request_bytes;
+        asked.push(tokio::spawn({
             let (caller, store) = (caller.clone(), store.clone());
             async move { caller.tally_many(&store, 1).await }
-        });
-        tokio::time::sleep(DEADLINE / 2).await;
-        let second = caller.tally_many(&store, 1).await;
-        let first = first.await.expect("no panic");
-        assert_eq!((first.admitted, second.admitted), (1, 1), "{first:?} {second:?}");
-        // The way there and back, and at most a quarter of the deadline before it; not the way of the first as well.
-        assert!(second.longest < 2 * way + deadline * 2 / 5, "{second:?}");
+        }));
+        // The first is not back, and the others do not wait for it.
+        let sent = || match proxy.counts().request_bytes > before {
+            true => Ok(()),
+            false => Err("it is not sent"),
+        };
+        tokio::task::block_in_place(|| wait::until("the next to be sent", 20 * DEADLINE, sent))
+            .expect("it goes by itself");
     }
-    let crowd = caller.tally_many(&store, 8).await;
-    assert_eq!(crowd.admitted, 8, "{crowd:?}");
+    server.resume().expect("it goes on");
+    for one in asked {
+        let tally = one.await.expect("no panic");
+        assert_eq!(tally.admitted, 1, "{tally:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
