@@ -21,27 +21,23 @@ mod small {
     use super::*;
 
     // One shard, so that all keys are under the same lock and in the same table.
-    suite!(test, TokioHarness::with_max_keys(1_000));
+    suite!(test, SizedHarness::new(1_000));
 }
 
-/// A memory store whose tasks run wherever they are awaited, or on the workers of the runtime.
-struct TokioHarness {
+/// A memory store for so many keys, with a thread for each task.
+struct SizedHarness {
     clock: ManualClock,
     store: MemoryStore<ManualClock>,
 }
 
-impl TokioHarness {
-    fn new() -> Self {
-        Self::with_max_keys(1_000_000)
-    }
-
-    fn with_max_keys(max_keys: usize) -> Self {
+impl SizedHarness {
+    fn new(max_keys: usize) -> Self {
         let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
         Self { store: MemoryStore::builder().max_keys(max_keys).clock(clock.clone()).build(), clock }
     }
 }
 
-impl Harness for TokioHarness {
+impl Harness for SizedHarness {
     type Store = MemoryStore<ManualClock>;
 
     fn store(&self) -> Self::Store {
@@ -56,17 +52,34 @@ impl Harness for TokioHarness {
         self.clock.set(now);
         ready(())
     }
+}
+
+/// The same, with its tasks on the workers of the runtime.
+struct TokioHarness(SizedHarness);
+
+impl TokioHarness {
+    fn new() -> Self {
+        Self(SizedHarness::new(1_000_000))
+    }
+}
+
+impl Harness for TokioHarness {
+    type Store = MemoryStore<ManualClock>;
+
+    fn store(&self) -> Self::Store {
+        self.0.store()
+    }
+
+    fn now(&self) -> impl Future<Output = Timestamp> + Send {
+        self.0.now()
+    }
+
+    fn set(&self, now: Timestamp) -> impl Future<Output = ()> + Send {
+        self.0.set(now)
+    }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
-        let spawned = match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => Ok(runtime.spawn(task)),
-            Err(_) => Err(task),
-        };
-        async move {
-            match spawned {
-                Ok(spawned) => spawned.await.expect("the task does not panic"),
-                Err(task) => task.await,
-            }
-        }
+        let task = tokio::spawn(task);
+        async move { task.await.expect("the task does not panic") }
     }
 }
