@@ -120,9 +120,10 @@ impl<S: Store> Limiter<S> {
         Box::pin(async move {
             let turn = match ticket {
                 Ok(ticket) if is_too_long => self.give_up(ticket, &plan, patience, started).await,
-                Ok(ticket) => match self.denied_regardless(&plan, patience, denied.is_none()).await {
+                Ok(ticket) if denied.is_some() => self.turn(ticket, &plan, patience, started, denied).await,
+                Ok(ticket) => match self.denied_regardless(&plan, patience).await {
                     Some(denied) => Turn::Answered { answer: Ok(denied), is_local: false },
-                    None => self.turn(ticket, &plan, patience, started, denied).await,
+                    None => self.turn(ticket, &plan, patience, started, None).await,
                 },
                 Err(NoRoom) => Turn::NoRoom(denied),
             };
@@ -157,13 +158,11 @@ impl<S: Store> Limiter<S> {
     }
 
     /// What one is told at once who is in line for one rule, and whom another denies or whose cost never fits: it must not
-    /// take the place of those who can go. `is_unasked`: nobody has asked the store.
-    async fn denied_regardless(&self, plan: &Plan, patience: Patience, is_unasked: bool) -> Option<Decision> {
+    /// take the place of those who can go.
+    async fn denied_regardless(&self, plan: &Plan, patience: Patience) -> Option<Decision> {
         let can_go = |planned: &Planned| planned.cost <= plan.rules().charge_of(planned).quota.max();
-        match plan.entries() {
-            _ if !is_unasked => return None,
-            [only] if can_go(only) => return None,
-            _ => {}
+        if matches!(plan.entries(), [only] if can_go(only)) {
+            return None;
         }
         let wanted = wanted(plan);
         if let Some(denied) = self.room().refused(&wanted, Reason::Regardless) {
