@@ -77,8 +77,8 @@ impl Receipt {
 ///
 /// Giving back never lifts a budget above its quota. With a receipt it gives back that charge and no
 /// other: nothing happens if the charge no longer counts, because its window is over or a bucket has had
-/// the time to fill; if that cannot be known, because the clock was set back to before it; or if it cannot be undone, because others queue behind it in a leaky bucket; and of one that has left
-/// a leaky bucket's queue, one unit stays, from which the next one has to keep its distance. Without one it
+/// the time to fill; if that cannot be known, because the clock was set back to before it; or if it cannot be
+/// undone, because others queue behind it in a leaky bucket; and of one that has left a leaky bucket's queue, one unit stays, from which the next one has to keep its distance. Without one it
 /// takes back what was charged last, in the current window; a leaky bucket, where that would be somebody
 /// else's place, gives nothing back.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! One connection, and what waits for it.
 //!
 //! A task of its own holds the connection. It takes what waits, all at once, sends it in one go, and takes what has
-//! come in the meantime; two such goes may be under way. Who comes alone is sent at once, and who comes in a crowd
-//! shares the way with the crowd.
+//! come in the meantime; two such goes may be under way, and more if the server is far. Who comes alone is sent at once, and
+//! who comes in a crowd shares the way with the crowd. A server that nobody asks is asked now and then whether it is there.
 //!
 //! When Redis fails the task opens the breaker, which refuses whoever comes, lets go of all who wait, and tries in
 //! growing pauses to get it back.

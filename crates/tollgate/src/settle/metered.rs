@@ -15,8 +15,9 @@ pin_project! {
     /// A body whose request is settled when it has ended.
     ///
     /// When the last piece has gone, the request costs what the pieces have added up to, or what the measure says of
-    /// [the whole](Measure::total). Which one is the last is what the body says, or [its length](Self::length). If the body fails, or is dropped before its end because the client has gone away,
-    /// what was reserved stays charged, or what the pieces have added up to if that is more.
+    /// [the whole](Measure::total). Which one is the last is what the body says, or [its length](Self::length). If the body
+    /// fails, or is dropped before its end because the client has gone away, what was reserved stays charged, or what the
+    /// pieces have added up to if that is more.
     ///
     /// Made by [`Limits::meter`] and [`MeterLayer`](crate::MeterLayer).
     pub struct Metered<B: Body, M: Measure<B::Data>> {
