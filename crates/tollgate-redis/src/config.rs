@@ -51,13 +51,13 @@ impl Config {
         (self.timeout * SILENCE).max(LEAST_SILENCE).min(self.timeout + MOST_SILENCE)
     }
 
-    /// The time to hand to the script, if it is not to take the server's.
     /// How long an answer of a server takes at most that is near: for so long one can wait for others to come along, and still
     /// be answered in time.
     pub(crate) fn near(&self) -> Duration {
         self.timeout / 4
     }
 
+    /// The time to hand to the script, if it is not to take the server's.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.clock.as_ref().map(Clock::now)
     }

@@ -1,12 +1,13 @@
 //! Where the servers are, and how to reach one.
 
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
 use crate::script::{CHARGE, CHARGE_TEXT, SETTLE, SETTLE_TEXT};
 
@@ -122,6 +123,13 @@ pub(crate) async fn open(client: &Client, timeout: Duration) -> Result<Multiplex
     let settings = info.tcp_settings().clone().set_nodelay(true);
     let client = Client::open(info.set_tcp_settings(settings))?;
     client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// Whether a connection is known to be closed. Nobody is asked: a command that is given up at once is not sent, and what
+/// reads the connection takes none any more when it has come to its end.
+pub(crate) fn is_closed(connection: &mut MultiplexedConnection) -> bool {
+    static PING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("PING"));
+    matches!(connection.send_packed_command(&PING).now_or_never(), Some(Err(_)))
 }
 
 /// Chooses rustls's cryptography if the process has not. Without any, connecting would panic.

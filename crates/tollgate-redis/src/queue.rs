@@ -37,6 +37,11 @@ impl Queue {
         self.asks.is_empty()
     }
 
+    /// Whether nothing is there to be sent.
+    pub(crate) fn has_nothing(&self) -> bool {
+        self.asks.is_empty() && self.settlements.is_empty()
+    }
+
     pub(crate) fn push_back(&mut self, ask: Ask) {
         if ask.settlement().is_some() {
             return self.settlements.push_back(ask);

@@ -16,6 +16,7 @@ use crate::support::PATIENCE;
 mod client;
 mod clocks;
 mod garbage;
+mod idle;
 mod load;
 mod network;
 mod refusing;

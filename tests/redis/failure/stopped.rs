@@ -144,15 +144,3 @@ async fn one_that_is_gone_while_nobody_asks_is_found_out() {
     store.ready(PATIENCE).await.expect("it is back");
     Caller::new("first").be_admitted(&store).await;
 }
-
-/// A connection that is closed while nobody uses it is there again before somebody does.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_is_closed_while_nobody_asks_costs_nobody_an_answer() {
-    let server = server();
-    let store = hasty(&server.url()).timeout(PATIENCE).build().expect("the store can be made");
-    store.ready(PATIENCE).await.expect("the server works");
-    server.command(&["CLIENT", "KILL", "TYPE", "normal"]).expect("it obeys");
-    opened(&store).await;
-    store.ready(PATIENCE).await.expect("it is back");
-    assert_eq!(Caller::new("first").tally_many(&store, 1).await.admitted, 1);
-}

@@ -20,15 +20,15 @@ use tollgate_core::{StoreError, StoreErrorKind};
 use self::lookout::Lookout;
 use super::{Redirect, Shared};
 use crate::config::Config;
-use crate::connect::Target;
+use crate::connect::{Target, is_closed};
 use crate::crowd::{Crowd, FLIGHTS, NEAR};
 use crate::denied::Denied;
 use crate::flight::{Failure, Flight, Flown};
 use crate::observe::LineWatch;
 use crate::server_time::ServerTime;
 
-/// After so long without a word, a server that nobody asks is asked whether it is there. So a connection that was closed
-/// meanwhile is found out before somebody needs it, and the state of the breaker is true; and it is not closed because nobody
+/// After so long without a word, a server that nobody asks is asked whether it is there. So a connection that has ended without
+/// a word is found out before somebody needs it, and the state of the breaker is true; and it is not closed because nobody
 /// uses it.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
@@ -128,6 +128,9 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         shared.queue().alarm = None;
         loop {
+            if let Err(error) = self.look_after_connection().await {
+                return Stop::Broken(error);
+            }
             if let Some(stop) = self.launch() {
                 return stop;
             }
@@ -165,12 +168,28 @@ impl Worker {
                     if let Some(stop) = self.expire() {
                         return stop;
                     }
-                    if self.is_unused() && self.heard.elapsed() >= HEARTBEAT {
-                        self.send(0, Flight::whether_there(&self.denied));
-                    }
                 }
             }
         }
+    }
+
+    /// Gets another connection if this one was closed while nothing was under way, before anything is sent: nobody has been
+    /// sent anywhere, and so nobody has to be told. If nothing was heard for long, it is asked whether anybody is there.
+    async fn look_after_connection(&mut self) -> Result<(), StoreError> {
+        if !self.is_unused() {
+            return Ok(());
+        }
+        let is_due = self.heard.elapsed() >= HEARTBEAT;
+        if !is_due && self.shared.queue().has_nothing() {
+            return Ok(());
+        }
+        if self.connection.as_mut().is_some_and(is_closed) {
+            return self.reconnect().await;
+        }
+        if is_due {
+            self.send(0, Flight::whether_there(&self.denied));
+        }
+        Ok(())
     }
 
     /// Looks for an answer before this task goes to sleep, if a crowd waits for it: where Redis is near, to sleep and to be woken

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redis::aio::MultiplexedConnection;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tollgate_core::{StoreError, StoreErrorKind};
 
 use super::Worker;
@@ -37,6 +37,31 @@ impl Worker {
         }
     }
 
+    /// Connects anew while those who wait still can: no longer than until the first of them stops waiting.
+    pub(super) async fn reconnect(&mut self) -> Result<(), StoreError> {
+        self.connection = None;
+        let shared = Arc::clone(&self.shared);
+        let latest = Instant::now() + self.config.timeout;
+        let probing = self.probe();
+        tokio::pin!(probing);
+        loop {
+            let until = {
+                let mut queue = shared.queue();
+                let until = queue.next_deadline().map_or(latest, |deadline| deadline.min(latest));
+                queue.alarm = Some(until);
+                until
+            };
+            tokio::select! {
+                connected = &mut probing => {
+                    shared.queue().alarm = None;
+                    return connected;
+                }
+                () = sleep_until(until) => return Err(slow("Redis has closed the connection, and a new one takes long")),
+                () = shared.hurry.notified() => {}
+            }
+        }
+    }
+
     /// Connects if need be, and sees whether the server does what is needed of it, as fast as is needed.
     async fn probe(&mut self) -> Result<(), StoreError> {
         let mut connection = match self.connection.take() {
@@ -52,7 +77,6 @@ impl Worker {
         };
         let sent = Instant::now();
         let probing = Flight::probe(&mut connection, &self.config);
-        let slow = |why: &'static str| StoreError::new(StoreErrorKind::Timeout).with_source(why);
         match timeout(self.config.silence(), probing).await {
             Ok(Ok(now)) => {
                 self.time.learn(now, sent, Instant::now());
@@ -83,4 +107,8 @@ impl Worker {
             observe::evicts(&policy);
         }
     }
+}
+
+fn slow(why: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Timeout).with_source(why)
 }
