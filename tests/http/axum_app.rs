@@ -114,6 +114,45 @@ async fn rules_match_the_whole_path_from_outside_a_nested_router() {
     assert_eq!(statuses(&app, &["/api/users/7", "/api/users/8"]).await, [200, 429]);
 }
 
+/// All ways to write a path of up to so many of these segments.
+fn paths_of(segments: &[&str], most: usize) -> Vec<String> {
+    let mut paths = vec![String::new()];
+    let mut longest = 0..1;
+    for _ in 0..most {
+        for path in longest.clone() {
+            paths.extend(
+                segments.iter().map(|segment| format!("{}/{segment}", paths[path])).collect::<Vec<_>>(),
+            );
+        }
+        longest = longest.end..paths.len();
+    }
+    paths.split_off(1)
+}
+
+/// Also where a parameter is empty, as one may be that is not the last.
+#[tokio::test]
+async fn whatever_a_route_serves_is_counted_by_a_rule_of_the_same_path() {
+    let is_route = |path: &String| {
+        let rest_is_last = path.find("{*rest}").is_none_or(|at| path.len() == at + "{*rest}".len());
+        rest_is_last && ["{x}", "{y}"].iter().all(|param| path.matches(param).count() < 2)
+    };
+    let requests = paths_of(&["a", "b", "", "%61"], 4);
+    let (mut served, mut empty) = (0, 0);
+    for route in paths_of(&["a", "{x}", "{y}", "", "{*rest}"], 3).iter().filter(|path| is_route(path)) {
+        let rule = Rule::new("same", Quota::per_hour(1_000_000)).key(key::constant("all")).on_path(route);
+        let app = Router::new().route(route, get(hello)).layer(layer(rule));
+        for path in &requests {
+            let response = send(&app, path).await;
+            let is_served = response.status() == StatusCode::OK;
+            let is_counted = response.headers().contains_key("x-ratelimit-limit");
+            assert!(is_counted || !is_served, "{route} serves {path}, and nobody counts it");
+            served += u32::from(is_served);
+            empty += u32::from(is_served && path.contains("//"));
+        }
+    }
+    assert!(served > 1_000 && empty > 100, "{served} {empty}");
+}
+
 #[tokio::test]
 async fn a_handler_can_see_the_decision() {
     async fn handler(Extension(decision): Extension<Decision>) -> String {

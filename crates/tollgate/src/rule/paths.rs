@@ -71,8 +71,8 @@ impl Node {
             None => (rest, None),
         };
         let fixed = if self.fixed.is_empty() { None } else { self.fixed.get(decode(segment).as_ref()) };
-        // A parameter stands for something.
-        let param = self.param.as_deref().filter(|_| !segment.is_empty());
+        // A parameter at the end stands for something; another may stand for nothing, as it may for axum's router.
+        let param = self.param.as_deref().filter(|_| !segment.is_empty() || after.is_some());
         for node in fixed.into_iter().chain(param) {
             match after {
                 Some(after) => node.collect(method, after, found),
