@@ -29,6 +29,11 @@ impl Crowd {
         Self { size: 0, aboard: [0; FLIGHTS], most }
     }
 
+    /// From now on at most so many go together.
+    pub(crate) const fn limit(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// How many go together.
     pub(crate) fn half(&self) -> usize {
         self.size.div_ceil(2).clamp(1, self.most)

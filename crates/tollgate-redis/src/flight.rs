@@ -239,6 +239,11 @@ impl Flight {
         Ok(call.read(&reply).map_err(garbled)?.0)
     }
 
+    /// How many are asked, and settled.
+    pub(crate) fn len(&self) -> usize {
+        self.commands.iter().map(|command| command.asks.len()).sum()
+    }
+
     pub(crate) fn fail(self, error: &StoreError) {
         self.commands.into_iter().flat_map(|command| command.asks).flatten().for_each(|ask| ask.fail(error));
     }

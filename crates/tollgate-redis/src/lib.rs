@@ -17,6 +17,7 @@ mod gather;
 mod link;
 mod name;
 mod observe;
+mod pace;
 mod queue;
 mod request;
 mod script;

@@ -25,6 +25,7 @@ use crate::crowd::{Crowd, FLIGHTS, NEAR};
 use crate::denied::Denied;
 use crate::flight::{Failure, Flight, Flown};
 use crate::observe::LineWatch;
+use crate::pace::Pace;
 use crate::server_time::ServerTime;
 
 /// After so long without a word, a server that nobody asks is asked whether it is there. So a connection that has ended without
@@ -68,6 +69,7 @@ pub(super) struct Worker {
     /// That the server refuses to work. Nothing is sent any more, and what is under way is waited for.
     refused: Option<Failure>,
     crowd: Crowd,
+    pace: Pace,
     flights: [Option<Flight>; FLIGHTS],
     pending: FuturesUnordered<BoxFuture<'static, Flown>>,
     lookout: Lookout,
@@ -98,6 +100,7 @@ impl Worker {
             load_scripts: false,
             refused: None,
             crowd: Crowd::new(config.batch),
+            pace: Pace::new(config.batch, config.timeout / 2),
             flights: [const { None }; FLIGHTS],
             pending: FuturesUnordered::new(),
             lookout: Lookout::new(config.spin),

@@ -316,6 +316,55 @@ for r = 1, run_count + held_count do
     end
   elseif hold then
     held = false
+  elseif algorithm == SLIDING_LOG then
+    local _, head, limit, cost, period, wide = nil, nil, nil, nil, nil, nil
+    _, head, _, limit, cost, period, wide = read('<Bc0Bc0ddddB', ask, term_at + 3)
+    local form, size, base, largest = '<I7I' .. wide, 7 + wide, #head + 5, 256 ^ wide - 1
+    local life = ceil((origin + period) / 1000) .. ''
+    size_of_all = 0
+    for k = first, last do
+      local value = values[k]
+      if with_times > 0 then times = read('<H', ask, times_at + 2 * k) end
+      local units, good = times * cost, false
+      if not value then
+        good = cost > 0 and units <= limit
+        if good then call('SET', keys[k], head .. write('<I4' .. sub(form, 2), units, now, units), AT, life) end
+      elseif cost > 0 and #value >= base + size - 1 and (#value - base + 1) % size == 0 and sub(value, 1, #head) == head then
+        local total = read('<I4', value, base - 4)
+        local newest, latest = read(form, value, #value - size + 1)
+        if newest < now and newest + period > now then
+          local at, live = base, total
+          local moment, oldest = read(form, value, at)
+          while moment + period <= now do
+            live, at = live - oldest, at + size
+            moment, oldest = read(form, value, at)
+          end
+          local count = (#value - at + 1) / size
+          -- The sum of all costs is no more than they can be, and no less than those that were seen. Else it is no log.
+          good = moment <= newest and live + units <= limit and live <= count * largest
+            and live >= (count > 1 and oldest + latest or oldest)
+          if good then
+            -- Each copy of a string takes Lua a look at every byte, and so there is only this one.
+            local entries, entry = sub(value, at), write(form, now, units)
+            call('SET', keys[k], head .. write('<I4', live + units) .. entries .. entry, AT, life)
+            -- What the answers depend on: the oldest entry, and the sum of the others in the place of the newest.
+            local told = head .. write('<I4', live) .. sub(value, at, at + size - 1)
+            live = live - oldest
+            while live > 0 do
+              told = told .. write(form, newest, min(live, largest))
+              live = live - largest
+            end
+            values[k] = told
+          end
+        end
+      end
+      if good then
+        admitted = admitted + times
+      else
+        rest = rest or {}
+        rest[#rest + 1] = { k, term_at, times }
+      end
+    end
   else
     rest = rest or {}
     for k = first, last do

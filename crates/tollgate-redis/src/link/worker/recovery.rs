@@ -88,6 +88,7 @@ impl Worker {
                     return Err(slow("Redis answers, but takes longer than a decision may"));
                 }
                 (self.usual, self.heard) = (took, Instant::now());
+                self.pace.is_connected(took);
                 Ok(())
             }
             // Read-only, out of memory, still loading: perhaps another server works, perhaps this one later.
