@@ -21,5 +21,6 @@ mod several_slots;
 mod support;
 mod timeline;
 mod topology;
+mod twice;
 mod unwell;
 mod waiting;

@@ -113,6 +113,24 @@ local function charge_alone(k, t, times)
   return times
 end
 
+-- All that is known of a counter.
+local of_counters = { values, owners, xs, ys, zs, changed, dirty, logs, wides, added, before, needs, as_read, forgotten }
+
+local function copy_of(k)
+  local copy, b = {}, besides[k]
+  for i = 1, #of_counters do copy[i] = of_counters[i][k] end
+  if b then
+    copy.beside = {}
+    for name, value in pairs(b) do copy.beside[name] = value end
+  end
+  return copy
+end
+
+local function put_back(k, copy)
+  for i = 1, #of_counters do of_counters[i][k] = copy[i] end
+  besides[k] = copy.beside
+end
+
 for _, charge in ipairs(rest or {}) do
   admitted = admitted + charge_alone(charge[1], term_of[charge[2]], charge[3])
 end
@@ -130,6 +148,13 @@ for _ = 1, held and group_count or group_count + spare_count do
       ks[j], i, at = read('<HH', ask, at)
       ts[j] = terms[i]
     end
+    -- Whether a counter is charged under several quotas: then what one of them has found is not there for the next.
+    local seen, several = {}, false
+    for j = 1, n do
+      local t, other = ts[j], seen[ks[j]]
+      several = several or (other and (other.head ~= t.head or other.max ~= t.max))
+      seen[ks[j]] = t
+    end
     for _ = 1, times do
       local all = true
       for j = 1, n do
@@ -137,17 +162,27 @@ for _ = 1, held and group_count or group_count + spare_count do
         if t.algorithm == NEVER then
           all = all and t.cost == 0
         else
+          local as_it_was = several and copy_of(key)
           if owners[key] ~= t then bring(key, t) end
           local fit
           fit, micros[j], parts[j] = fits(key, t)
           all = all and fit
+          if several then put_back(key, as_it_was) end
         end
       end
       if not all then
         for j = 1, n do settle(ks[j], ts[j]) end
         break
       end
-      for j = 1, n do take(ks[j], ts[j], micros[j], parts[j]) end
+      for j = 1, n do
+        local key, t = ks[j], ts[j]
+        if several and t.apply == 0 and t.algorithm ~= NEVER then
+          bring(key, t)
+          local _
+          _, micros[j], parts[j] = fits(key, t)
+        end
+        take(key, t, micros[j], parts[j])
+      end
       passed = passed + 1
     end
   end
