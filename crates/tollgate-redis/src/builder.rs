@@ -98,7 +98,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How many denied keys are remembered; 100,000 if not said. Redis is asked about the others.
+    /// How many denied keys are remembered, rounded up to a multiple of sixteen; 100,000 if not said. Redis is asked about the
+    /// others.
     pub const fn denied_keys(mut self, keys: usize) -> Self {
         self.config.denied_keys = keys;
         self

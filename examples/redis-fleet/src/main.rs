@@ -22,7 +22,8 @@ use tollgate_redis::RedisStore;
 const QUOTA: Quota = Quota::sliding_log(50, Duration::from_secs(10));
 
 /// What a process admits by itself while Redis is gone: two processes, as in the README, have a half each. The
-/// service goes on, everybody can use it, and no client gets more than it would have with Redis.
+/// service goes on, everybody can use it, and from then on no client gets more than it would have with Redis. (What it
+/// had before, only Redis knows: in the ten seconds around the moment it may get the quota twice.)
 const WITHOUT_REDIS: FailurePolicy = FailurePolicy::Local(Share::one_of(2));
 
 fn limiter(store: RedisStore) -> Result<Limiter<RedisStore>, ConfigError> {
