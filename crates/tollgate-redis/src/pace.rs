@@ -28,7 +28,7 @@ impl Pace {
     }
 
     /// How many may go together.
-    pub(crate) const fn most(&self) -> usize {
+    pub(crate) const fn at_once(&self) -> usize {
         self.now
     }
 
@@ -61,10 +61,10 @@ mod tests {
     /// The number that go together after so many goes of as many as may, each of which takes so long, on a way of so long.
     fn settled(pace: &mut Pace, goes: usize, each: Duration, way: Duration) -> usize {
         for _ in 0..goes {
-            let asked = pace.most();
+            let asked = pace.at_once();
             pace.learn(asked, way + each * asked as u32);
         }
-        pace.most()
+        pace.at_once()
     }
 
     #[test]
@@ -96,23 +96,23 @@ mod tests {
         let mut pace = Pace::new(256, LONGEST);
         pace.is_connected(Duration::from_micros(60));
         pace.learn(200, Duration::from_millis(20));
-        assert_eq!(pace.most(), 100);
+        assert_eq!(pace.at_once(), 100);
         (0..100).for_each(|_| pace.learn(1, Duration::from_micros(60)));
-        assert_eq!(pace.most(), 100);
+        assert_eq!(pace.at_once(), 100);
         (0..100).for_each(|_| pace.learn(LEAST, Duration::from_secs(1)));
-        assert_eq!(pace.most(), 100);
+        assert_eq!(pace.at_once(), 100);
         // However long it takes, a few may go.
         for _ in 0..8 {
-            let asked = pace.most();
+            let asked = pace.at_once();
             pace.learn(asked, Duration::from_secs(1));
         }
-        assert_eq!(pace.most(), LEAST);
+        assert_eq!(pace.at_once(), LEAST);
     }
 
     #[test]
     fn no_more_go_than_may() {
         let mut pace = Pace::new(3, LONGEST);
         (0..100).for_each(|go| pace.learn(3, Duration::from_millis(go % 7)));
-        assert_eq!(pace.most(), 3);
+        assert_eq!(pace.at_once(), 3);
     }
 }

@@ -38,12 +38,12 @@ impl Worker {
             let mut queue = self.shared.queue();
             self.crowd.seen(queue.len());
             let (most, enough) = match self.is_far() {
-                true => (self.pace.most().min(self.crowd.room()), 1),
+                true => (self.pace.at_once().min(self.crowd.room()), 1),
                 false => (self.crowd.half(), self.crowd.enough()),
             };
             queue.wake_at = if most == 0 { usize::MAX } else { enough };
             // The more of them wait, the more go: else those at the door could make more than are ever sent.
-            let many = (queue.unsettled() / 4).clamp(SETTLEMENTS.0, SETTLEMENTS.1).min(self.pace.most());
+            let many = (queue.unsettled() / 4).clamp(SETTLEMENTS.0, SETTLEMENTS.1).min(self.pace.at_once());
             let is_quiet = self.heard.elapsed() > QUIET;
             let settlements = queue.take_settlements(if settling || is_quiet { 0 } else { many });
             queue.wake_to_settle = !settling && queue.unsettled() == 0 && settlements.is_empty();
@@ -114,7 +114,7 @@ impl Worker {
         let (sent, took, overdue) = (flight.sent, flight.sent.elapsed(), flight.overdue);
         let arrived = Instant::now();
         self.pace.learn(flight.len(), took);
-        self.crowd.limit(self.pace.most());
+        self.crowd.limit(self.pace.at_once());
         let values = match result {
             Ok(values) => {
                 self.heard = arrived;
