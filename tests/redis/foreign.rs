@@ -70,7 +70,12 @@ fn garbage(number: usize, quota: &Quota) -> Vec<Vec<u8>> {
     for quota in [other, *quota] {
         counter.charge(&quota, 1, NOW.saturating_sub(Duration::from_millis(1)));
     }
-    for bytes in [&bytes, &counter.to_bytes()] {
+    let of_two = counter.to_bytes();
+    // And of one that is under more.
+    let third = Quota::token_bucket(45, MINUTE);
+    counter.charge(&third, 1, NOW.saturating_sub(Duration::from_micros(500)));
+    counter.charge(quota, 1, NOW.saturating_sub(Duration::from_micros(400)));
+    for bytes in [&bytes, &of_two, &counter.to_bytes()] {
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut value = bytes.clone();

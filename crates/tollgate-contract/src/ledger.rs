@@ -1,6 +1,6 @@
 use tollgate_core::{Algorithm, Quota, Timestamp};
 
-/// All that was admitted to one key under two quotas that were in use at once, and what follows from it: reckoned from
+/// All that was admitted to one key under quotas that were in use at once, two or more, and what follows from it: reckoned from
 /// what the quotas mean, without the state of any store.
 ///
 /// ```
@@ -17,7 +17,7 @@ use tollgate_core::{Algorithm, Quota, Timestamp};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    quotas: [Quota; 2],
+    quotas: Vec<Quota>,
     /// Microseconds and costs, oldest first.
     admitted: Vec<(u64, u64)>,
 }
@@ -25,8 +25,8 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger of a key to which nothing was admitted yet.
     #[must_use]
-    pub const fn new(quotas: [Quota; 2]) -> Self {
-        Self { quotas, admitted: Vec::new() }
+    pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Self {
+        Self { quotas: quotas.into_iter().collect(), admitted: Vec::new() }
     }
 
     /// Enters what was admitted, in whatever order.
@@ -64,30 +64,25 @@ impl Ledger {
         }
     }
 
-    /// Checks that in no span more was admitted than the looser of the two quotas allows: what the one of them holds
-    /// that holds more, and what comes back by then under the one that is faster. A fixed window passes its limit once
-    /// more around an edge, and so it does here.
+    /// Checks that in no span more was admitted than the loosest of the quotas allows: what the one of them holds
+    /// that holds most, and what comes back by then under the one that is fastest. A fixed window passes its limit once
+    /// more around an edge, and so it does here; and of more than two quotas a sliding window as well, which when another
+    /// takes its place is no longer known to the fraction.
     ///
     /// # Panics
     ///
     /// When more was admitted; the message says how much, and when.
     pub fn assert_within_the_looser(&self) {
-        let [one, other] = self.quotas;
-        let around_an_edge = |quota: &Quota| match quota.algorithm() {
-            Algorithm::FixedWindow => u128::from(quota.max()),
-            _ => 0,
-        };
-        let same_edges = one.algorithm() == other.algorithm() && one.period() == other.period();
-        let [edge, other_edge] = self.quotas.map(|quota| around_an_edge(&quota));
-        let edges = if same_edges { edge.max(other_edge) } else { edge + other_edge };
-        let most = u128::from(one.max().max(other.max())) + edges;
-        let rate = |quota: &Quota| (u128::from(quota.limit()), quota.period().as_micros());
-        let ((a, p), (b, q)) = (rate(&one), rate(&other));
-        let (limit, period) = if a * q >= b * p { (a, p) } else { (b, q) };
+        let most = self.quotas.iter().map(|quota| u128::from(quota.max())).max().unwrap_or(0) + self.edges();
+        let rates = self.quotas.iter().map(|quota| (u128::from(quota.limit()), quota.period().as_micros()));
+        let faster =
+            |(a, p): (u128, u128), (b, q): (u128, u128)| if a * q >= b * p { (a, p) } else { (b, q) };
+        let Some((limit, period)) = rates.reduce(faster) else { return };
         for (used, at) in self.levels(limit, period) {
             assert!(
                 used <= most * period,
-                "{one} and {other}: {} beyond {most} by {}",
+                "{:?}: {} beyond {most} by {}",
+                self.quotas,
                 (used - most * period) as f64 / period as f64,
                 Timestamp::from_micros(at)
             );
@@ -95,9 +90,29 @@ impl Ledger {
         self.assert_within_the_larger_limit();
     }
 
+    /// What windows may pass once more. Those that have the same edges pass it there together.
+    fn edges(&self) -> u128 {
+        let mut edges: Vec<(Algorithm, u128, u128)> = Vec::new();
+        for quota in &self.quotas {
+            let has_edge = match quota.algorithm() {
+                Algorithm::FixedWindow => true,
+                Algorithm::SlidingWindow => self.quotas.len() > 2,
+                _ => false,
+            };
+            let (algorithm, period) = (quota.algorithm(), quota.period().as_micros());
+            let max = u128::from(quota.max());
+            match edges.iter_mut().find(|(other, its, _)| (*other, *its) == (algorithm, period)) {
+                Some((_, _, edge)) => *edge = max.max(*edge),
+                None if has_edge => edges.push((algorithm, period, max)),
+                None => {}
+            }
+        }
+        edges.iter().map(|(_, _, edge)| edge).sum()
+    }
+
     /// Windows of the same algorithm and period have nothing between them but their limits.
     fn assert_within_the_larger_limit(&self) {
-        let [one, other] = self.quotas;
+        let [one, other] = self.quotas[..] else { return };
         if one.algorithm() != other.algorithm() || one.period() != other.period() {
             return;
         }

@@ -14,6 +14,7 @@ pub mod counting;
 pub mod debts;
 pub mod giving_back;
 pub mod keys;
+pub mod many_quotas;
 pub mod peeking;
 pub mod quota_changes;
 pub mod replay;

@@ -124,6 +124,13 @@ macro_rules! __suite {
                 what_is_given_back_is_given_back_to_both
                 a_reset_forgets_both
             }
+            many_quotas {
+                no_more_is_admitted_than_the_loosest_allows
+                the_largest_does_not_begin_anew_in_each_round
+                a_wait_under_any_of_them_is_exact
+                nobody_is_locked_for_longer_than_a_full_refill
+                what_is_given_back_is_there_again
+            }
             time {
                 a_step_back_frees_nothing
                 a_step_back_into_the_previous_window_frees_nothing

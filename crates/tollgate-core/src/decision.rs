@@ -139,6 +139,16 @@ impl Outcome {
         Self { limit, remaining, reset_micros, refill_micros, verdict }
     }
 
+    pub(crate) const fn budget(&self) -> Budget {
+        let Self { limit, remaining, reset_micros, refill_micros, .. } = *self;
+        Budget { limit, remaining, reset_micros, refill_micros }
+    }
+
+    /// The same budget, and what another says of the charge.
+    pub(crate) const fn with_verdict_of(self, other: Self) -> Self {
+        Self { verdict: other.verdict, ..self }
+    }
+
     /// The same budget for a charge that never fits.
     pub(crate) const fn at_no_time(self) -> Self {
         Self { verdict: NEVER, ..self }

@@ -8,14 +8,14 @@ pub(crate) const CHARGE_TEXT: &str = concat!(
     include_str!("script/charge.lua"),
     include_str!("script/counter.lua"),
     include_str!("script/reread.lua"),
-    include_str!("script/two.lua"),
+    include_str!("script/beside.lua"),
     include_str!("script/charge_general.lua")
 );
 pub(crate) const SETTLE_TEXT: &str = concat!(
     include_str!("script/settle.lua"),
     include_str!("script/counter.lua"),
     include_str!("script/reread.lua"),
-    include_str!("script/two.lua"),
+    include_str!("script/beside.lua"),
     include_str!("script/settle_each.lua")
 );
 

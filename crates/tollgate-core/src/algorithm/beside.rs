@@ -9,6 +9,9 @@
 //! So in any span no more is admitted than the larger of the two holds and what comes back by then under the faster: if
 //! every state has at most as much room as a bucket of that size and that rate, which has counted the same, then it has
 //! so after each admission, and after each pause.
+//!
+//! Of three quotas and more, the two that were asked last are kept, and for all the others one bucket of that size and that
+//! rate, which is the [loosest](super::loosest) of them: whatever is admitted counts there too, and has to fit.
 
 use std::time::Duration;
 
@@ -35,6 +38,8 @@ pub(crate) struct Beside {
     /// Of the quota that was asked last.
     pub(super) guard: Guard,
     pub(super) other: Side,
+    /// Of all quotas that were asked of late, if they are more than two: a bucket that none of them passes more than.
+    pub(super) loosest: Option<Side>,
     /// From when on nobody is expected to ask under the other.
     pub(super) until: u64,
     /// When the other was put here, while it is not known how much its quota holds; else zero. Whether the clock was set
@@ -99,6 +104,9 @@ impl Beside {
     /// here on all is counted from now. `basis`: that of the quota that was asked last.
     pub(super) fn settle_clock(&mut self, basis: &Basis, now: Timestamp) {
         self.guard.settle(basis, now);
+        if let Some(loosest) = &mut self.loosest {
+            loosest.settle_clock(now);
+        }
         if self.other.max > 0 {
             self.other.settle_clock(now);
             self.until = self.until.min(self.other.until(now));
@@ -113,6 +121,16 @@ impl Beside {
         if cost > 0 {
             self.guard.press(basis, self.max, cost, now);
             self.other.press(cost, now);
+            if let Some(loosest) = &mut self.loosest {
+                loosest.press(cost, now);
+            }
         }
+    }
+
+    /// From when on none of it matters.
+    pub(super) fn matters_until(&self) -> u64 {
+        self.loosest
+            .as_ref()
+            .map_or(self.until, |loosest| self.until.max(loosest.state.counts_until(&loosest.basis)))
     }
 }

@@ -35,6 +35,15 @@
 //! | | the counter of the quota that was asked last |
 //! | | the counter of the other |
 //!
+//! Of more quotas, the same with 254 in front, and after the guards:
+//!
+//! | bytes | |
+//! |---|---|
+//! | 4 | how many bytes the second counter takes |
+//! | 4 | how much the loosest of all quotas holds |
+//!
+//! and at the end the counter of that one, a token bucket.
+//!
 //! Most counters are 12 bytes or less, which is what the smallest of strings takes in Redis.
 
 use std::num::NonZeroU64;
@@ -42,7 +51,9 @@ use std::num::NonZeroU64;
 use super::beside::{Beside, Side};
 use super::counter::State;
 use super::guard::Guard;
-use super::{Basis, Counter, FullAt, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket};
+use super::{
+    Basis, Counter, FullAt, bucket, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
+};
 use crate::quota::Span;
 use crate::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
 
@@ -59,6 +70,8 @@ const MILLIS: usize = 35;
 const END: u64 = 1 << 53;
 /// What the bytes of two counters begin with. No counter by itself does.
 const TWO: u8 = u8::MAX;
+/// And those of more.
+const MORE: u8 = TWO - 1;
 /// How wide the length of a counter is.
 const LENGTH: usize = 4;
 /// How wide it is how much a quota holds.
@@ -99,7 +112,7 @@ impl Counter {
             return plain(&self.basis, &self.state);
         };
         let own = plain(&self.basis, &self.state);
-        let mut bytes = vec![TWO];
+        let mut bytes = vec![if beside.loosest.is_some() { MORE } else { TWO }];
         write(&mut bytes, own.len() as u64, LENGTH);
         write(&mut bytes, beside.max.into(), MAX);
         write(&mut bytes, beside.other.max.into(), MAX);
@@ -114,8 +127,16 @@ impl Counter {
             write(&mut bytes, micros, MOMENT);
             write(&mut bytes, parts.into(), MAX);
         }
-        bytes.extend_from_slice(&own);
-        bytes.extend(plain(&beside.other.basis, &beside.other.state));
+        let other = plain(&beside.other.basis, &beside.other.state);
+        if let Some(loosest) = &beside.loosest {
+            write(&mut bytes, other.len() as u64, LENGTH);
+            write(&mut bytes, loosest.max.into(), MAX);
+        }
+        bytes.extend(own);
+        bytes.extend(other);
+        if let Some(loosest) = &beside.loosest {
+            bytes.extend(plain(&loosest.basis, &loosest.state));
+        }
         bytes
     }
 
@@ -123,7 +144,8 @@ impl Counter {
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         match bytes {
-            [TWO, rest @ ..] => read_two(rest),
+            [TWO, rest @ ..] => read_several(rest, false),
+            [MORE, rest @ ..] => read_several(rest, true),
             _ => read_plain(bytes),
         }
     }
@@ -163,7 +185,8 @@ fn plain(basis: &Basis, state: &State) -> Vec<u8> {
     bytes
 }
 
-fn read_two(mut rest: &[u8]) -> Option<Counter> {
+/// `more`: whether they are more than two.
+fn read_several(mut rest: &[u8], more: bool) -> Option<Counter> {
     let length = read(&mut rest, LENGTH)? as usize;
     let (max, others_max) = (read(&mut rest, MAX)? as u32, read(&mut rest, MAX)? as u32);
     let until = read(&mut rest, MOMENT).filter(|until| *until < END)?;
@@ -174,7 +197,16 @@ fn read_two(mut rest: &[u8]) -> Option<Counter> {
         let (since, parts) = (read(&mut rest, MOMENT)?, read(&mut rest, MAX)?);
         (since <= until && parts == 0).then_some((Guard::default(), since))?
     };
-    let (own, other) = rest.split_at_checked(length)?;
+    let more =
+        if more { Some((read(&mut rest, LENGTH)? as usize, read(&mut rest, MAX)? as u32)) } else { None };
+    let (own, rest) = rest.split_at_checked(length)?;
+    let (other, loosest) = match more {
+        Some((length, max)) => {
+            let (other, loosest) = rest.split_at_checked(length)?;
+            (other, Some(read_loosest(loosest, max)?))
+        }
+        None => (rest, None),
+    };
     let (own, other) = (read_plain(own)?, read_plain(other)?);
     // Only windows have guards.
     for (guard, counter) in [(guard, &own), (others_guard, &other)] {
@@ -183,8 +215,15 @@ fn read_two(mut rest: &[u8]) -> Option<Counter> {
         }
     }
     let other = Side { basis: other.basis, state: other.state, max: others_max, guard: others_guard };
-    let beside = Beside { max, guard, other, until, since };
+    let beside = Beside { max, guard, other, loosest, until, since };
     (max > 0).then(|| Counter { beside: Some(Box::new(beside)), ..own })
+}
+
+fn read_loosest(bytes: &[u8], max: u32) -> Option<Side> {
+    let Counter { basis, state, .. } = read_plain(bytes)?;
+    let is_bucket = basis.algorithm == Algorithm::TokenBucket;
+    let comes_back = bucket::span(&basis, max).micros < bucket::LONGEST.micros;
+    (max > 0 && is_bucket && comes_back).then(|| Side { basis, state, max, guard: Guard::default() })
 }
 
 fn read_guard(rest: &mut &[u8], max: u32) -> Option<Guard> {

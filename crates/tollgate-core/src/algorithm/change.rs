@@ -37,26 +37,34 @@ impl Counter {
             // Of two buckets that have the same rate, one holds more.
             Some(mut beside) if own && (beside.other.basis != basis || beside.max == quota.max()) => {
                 if beside.max != quota.max() {
+                    self.count_all(&mut beside, now);
                     (beside.max, beside.guard) = (quota.max(), Guard::default());
                     self.move_to(now);
                 }
                 self.beside = Some(beside);
             }
-            Some(beside) if beside.other.basis == basis => {
+            Some(mut beside) if beside.other.basis == basis => {
                 self.move_to(now);
                 self.state.settle_clock(&self.basis.quota(beside.max), now);
+                if beside.is_another(quota, now) {
+                    self.count_all(&mut beside, now);
+                }
                 let state = beside.other.state.clone();
                 self.put_beside(quota, state, Some(beside), now);
             }
-            beside => {
+            mut beside => {
                 forgotten = None;
                 self.move_to(now);
-                if let Some(beside) = &beside {
+                if let Some(beside) = &mut beside {
                     self.state.settle_clock(&self.basis.quota(beside.max), now);
+                    self.count_all(beside, now);
                 }
                 let state = self.under(quota, beside.as_deref(), now);
                 self.put_beside(quota, state, beside, now);
             }
+        }
+        if let Some(loosest) = self.beside.as_mut().and_then(|beside| beside.loosest.as_mut()) {
+            loosest.loosen(quota, now);
         }
         if self.set_guard(now) {
             self.move_to(now);
@@ -72,7 +80,7 @@ impl Counter {
     /// Drops the state of a quota that nobody is expected to ask under any more, and returns it.
     pub(super) fn forget_the_other(&mut self, now: Timestamp) -> Option<Box<Beside>> {
         self.beside.as_mut()?.settle_clock(&self.basis, now);
-        self.beside.take_if(|beside| beside.until <= now.as_micros())
+        self.beside.take_if(|beside| beside.matters_until() <= now.as_micros())
     }
 
     /// Sees to it that nothing is kept for longer because the clock was set back.
@@ -86,10 +94,19 @@ impl Counter {
         }
     }
 
+    /// Whether anything of the state counts. What has expired may have been dropped; it must not matter whether it was.
+    fn counts(&self, now: Timestamp) -> bool {
+        self.state.counts_until(&self.basis) > now.as_micros()
+    }
+
+    /// How much is used by the state.
+    pub(super) fn used(&self, now: Timestamp) -> Used {
+        if self.counts(now) { self.state.used(&self.basis, now) } else { Used::default() }
+    }
+
     /// The state under a quota that is none of those that are counted.
     fn under(&self, quota: &Quota, beside: Option<&Beside>, now: Timestamp) -> State {
-        // What has expired may have been dropped; it must not matter whether it was.
-        let counts = self.state.counts_until(&self.basis) > now.as_micros();
+        let counts = self.counts(now);
         match (&self.state, beside) {
             // The moments of a log mean the same, whatever the period. But what has left by the old one has left:
             // it may have been dropped, and it must not matter whether it was.
@@ -99,9 +116,9 @@ impl Counter {
                 State::SlidingLog(log)
             }
             _ => {
-                let own = if counts { self.state.used(&self.basis, now) } else { Used::default() };
+                let own = self.used(now);
                 let other = beside.map_or(Used::default(), |beside| beside.other.used(now));
-                State::seed(quota, if own < other { other } else { own }, now)
+                State::seed(quota, own.or_more(other), now)
             }
         }
     }
@@ -124,8 +141,10 @@ impl Counter {
             _ => Guard::default(),
         };
         let came_back = back.is_some();
-        if until > now.as_micros() {
-            self.beside = Some(Box::new(Beside { max: quota.max(), guard, other: old, until, since }));
+        let loosest = before.as_ref().and_then(|before| before.loosest.clone());
+        if until > now.as_micros() || (came_back && loosest.is_some()) {
+            self.beside =
+                Some(Box::new(Beside { max: quota.max(), guard, other: old, loosest, until, since }));
         } else if let Some(before) = before.filter(|_| !came_back) {
             self.beside = Some(Box::new(Beside { max: quota.max(), guard, ..*before }));
         }
@@ -139,8 +158,7 @@ impl Counter {
         let due = beside.max > 0 && beside.other.max > 0 && beside.guard.is_none();
         if due {
             let (own, other) = (window.used_twice(&self.basis, beside.max, now), beside.other.used(now));
-            let used = if own < other { other } else { own };
-            beside.guard = Guard::seed(&self.basis, beside.max, used, now);
+            beside.guard = Guard::seed(&self.basis, beside.max, own.or_more(other), now);
         }
         due
     }
@@ -157,7 +175,7 @@ impl Counter {
         };
         let other = beside.other.quota();
         // Then there is only the window.
-        let forgotten = beside.until.saturating_sub(now.as_micros());
+        let forgotten = beside.matters_until().saturating_sub(now.as_micros());
         let wait = |cost: u32| {
             let guarded = beside.guard.wait(&self.basis, quota.max(), cost, now);
             let others = wait_of(&beside.other.state.peek(&other, cost, now)).unwrap_or(u64::MAX);
@@ -184,7 +202,7 @@ impl Counter {
 }
 
 /// How long until a charge is admitted, if ever.
-fn wait_of(outcome: &Outcome) -> Option<u64> {
+pub(super) fn wait_of(outcome: &Outcome) -> Option<u64> {
     match outcome.retry() {
         None => Some(0),
         Some(Retry::After(wait)) => Some(wait.as_micros() as u64),

@@ -24,9 +24,9 @@ use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 /// assert_eq!(raised.remaining(), 100 - 10 - 1);
 /// ```
 ///
-/// Two quotas may be in use at once, as when not everybody has learnt of a change, or a caller's tier is now this and now
-/// that. Then both are counted, whichever is asked, and together they admit no more than the looser of them: what the
-/// larger holds, and what comes back under the faster.
+/// Several quotas may be in use at once, as when not everybody has learnt of a change, or a caller's tier is now this and now
+/// that. Then two of them are counted, whichever is asked, and together they admit no more than the looser of them: what the
+/// larger holds, and what comes back under the faster. Of three and more, all together admit no more than the loosest.
 ///
 /// ```
 /// use tollgate_core::algorithm::Counter;
@@ -75,8 +75,8 @@ impl Counter {
             return self.peek(quota, cost, now);
         }
         let forgotten = self.bring(quota, now);
-        if self.guard().is_some() {
-            let denied = self.guarded(quota, cost, now);
+        if self.is_limited() {
+            let denied = self.limited(quota, cost, now);
             if !denied.is_admitted() {
                 self.state.settle(quota, now);
                 return denied;
@@ -95,8 +95,8 @@ impl Counter {
             self.beside = forgotten;
             return outcome;
         }
-        // What is left is what the guard leaves.
-        if self.guard().is_some() { self.guarded(quota, 0, now) } else { outcome }
+        // What is left is what the others leave.
+        if self.is_limited() { self.limited(quota, 0, now).with_verdict_of(outcome) } else { outcome }
     }
 
     /// What [`charge`](Self::charge) would say.
@@ -113,10 +113,7 @@ impl Counter {
     fn peek_changed(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         let mut counter = self.clone();
         counter.bring(quota, now);
-        if counter.guard().is_some() {
-            return counter.guarded(quota, cost, now);
-        }
-        counter.state.peek(quota, cost, now)
+        counter.limited(quota, cost, now)
     }
 
     /// Takes `cost` whether or not it fits. What was not there is owed, and is paid off at the quota's pace.
@@ -159,6 +156,9 @@ impl Counter {
         if let Some(beside) = &mut self.beside {
             beside.guard.give_back(&self.basis, beside.max, struck, now);
             beside.other.refund(cost, receipt, now);
+            if let Some(loosest) = &mut beside.loosest {
+                loosest.refund(cost, receipt, now);
+            }
         }
     }
 
@@ -180,7 +180,7 @@ impl Counter {
     pub fn expires_at(&self) -> Timestamp {
         Timestamp::from_micros(match &self.beside {
             None => self.state.expires_at(&self.basis),
-            Some(beside) => self.state.counts_until(&self.basis).max(beside.until),
+            Some(beside) => self.state.counts_until(&self.basis).max(beside.matters_until()),
         })
     }
 
@@ -201,7 +201,8 @@ impl Counter {
         let other = &beside.other;
         // Of a quota that is not known nothing is known but that somebody was in need of more.
         let others = if other.max == 0 { PRESSED } else { other.used(now).pressure(other.max) };
-        self.state.used(&self.basis, now).pressure(beside.max).max(others)
+        let all = beside.loosest.as_ref().map_or(0, |loosest| loosest.used(now).pressure(loosest.max));
+        self.state.used(&self.basis, now).pressure(beside.max).max(others).max(all)
     }
 
     /// Counts for the other quota what was admitted under the one that was asked.

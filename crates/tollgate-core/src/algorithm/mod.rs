@@ -19,7 +19,7 @@
 //! came, and one microsecond less fails.
 //!
 //! A [`Counter`] is one of the five together with the quota it was counted under, for a quota that
-//! changes; or two of them, while two quotas are in use at once.
+//! changes; or several of them, while several quotas are in use at once.
 //!
 //! ```
 //! use tollgate_core::algorithm::token_bucket;
@@ -46,6 +46,7 @@ pub mod fixed_window;
 mod full_at;
 mod guard;
 pub mod leaky_bucket;
+mod loosest;
 mod several;
 pub mod sliding_log;
 pub mod sliding_window;

@@ -31,6 +31,11 @@ impl Used {
         Self(self.0.min(capacity as f64))
     }
 
+    /// This, or the other if that is more.
+    pub(crate) fn or_more(self, other: Self) -> Self {
+        if self < other { other } else { self }
+    }
+
     /// Whole units, rounded up.
     pub(crate) fn ceil(self) -> u32 {
         self.0.ceil() as u32

@@ -34,8 +34,8 @@ use crate::{
 /// - **Bounded.** It holds at most [`max_keys`](MemoryStoreBuilder::max_keys) keys, of at most 40
 ///   bytes each. (A sliding log has some 100 more, and up to 48 for each admission that it remembers; and each
 ///   different quota that keys were counted under is kept once in each of up to 256 shards that has such keys, in some 300
-///   bytes; a key that is asked under two quotas
-///   at once, or whose bucket was charged before the clock was set back, has some 250 more, while it is so.) When it is full,
+///   bytes; a key that is asked under several
+///   quotas at once, or whose bucket was charged before the clock was set back, has some 330 more, while it is so.) When it is full,
 ///   a new key takes the place of the one that matters least among some neighbours: one that has
 ///   expired, else one that has used least of its budget.
 /// - **No thread.** Keys whose budget is whole again are dropped in passing, by the calls that come.

@@ -1,12 +1,13 @@
--- Two quotas at once on one counter: what `beside.rs`, `change.rs` and `guard.rs` of tollgate-core's `algorithm` do, to the
--- bit.
+-- Several quotas at once on one counter: what `beside.rs`, `change.rs`, `guard.rs` and `loosest.rs` of tollgate-core's
+-- `algorithm` do, to the bit.
 
 -- What is kept beside each counter: how much its quota holds (`max`), its guard, the bytes of the other counter with the
--- same (`others_`), until when that is kept (`ends`), and while it is not known how much its quota holds since when.
+-- same (`others_`), until when that is kept (`ends`), and while it is not known how much its quota holds since when. If they
+-- are more than two, the bytes of the loosest of all, and how much that holds (`loosest_max`).
 local besides = {}
 -- What was beside and matters no more. It is gone when anything is admitted; a denial changes nothing.
 local forgotten = {}
-local TWO, TWO_FORM = 255, '<I4I4I4I7I7I4I7I4'
+local TWO, MORE, TWO_FORM = 255, 254, '<I4I4I4I7I7I4I7I4'
 -- How many admissions a log remembers that were made under another quota, while it is not known how many matter.
 local MOST_BESIDE = 1024
 
@@ -15,7 +16,19 @@ local function is_counter(value)
   return algorithm and (algorithm ~= SLIDING_LOG or is_log(value, from, wide))
 end
 
--- The first of two counters, and what is beside it. Nothing if they are none.
+-- When a bucket is whole.
+local function whole_at(value)
+  local _, _, _, from, wide = read_head(value)
+  local full, parts = read_bucket(value, from, wide)
+  return parts > 0 and full + 1 or full
+end
+
+local function is_several(value)
+  local tag = byte(value, 1)
+  return tag == TWO or tag == MORE
+end
+
+-- The first of several counters, and what is beside it. Nothing if they are none.
 local function open(value)
   if #value < 42 then return nil end
   local b, at = {}, nil
@@ -30,9 +43,19 @@ local function open(value)
     b.since, b.others_guard = b.others_guard, 0
   end
   if b.others_guard > 0 and b.others_parts >= b.others_max then return nil end
+  local others_size = #value
+  if byte(value, 1) == MORE then
+    if #value < at + 7 then return nil end
+    others_size, b.loosest_max, at = read('<I4I4', value, at)
+    b.loosest = sub(value, at + size + others_size)
+    local algorithm, units, micros = read_head(b.loosest)
+    if b.loosest_max == 0 or algorithm ~= TOKEN_BUCKET then return nil end
+    if span(b.loosest_max, units, micros) >= LONGEST then return nil end
+  end
   local own = sub(value, at, at + size - 1)
-  b.other = sub(value, at + size)
+  b.other = sub(value, at + size, at + size + others_size - 1)
   if #own ~= size or not is_counter(own) or not is_counter(b.other) then return nil end
+  if b.loosest and #b.other ~= others_size then return nil end
   -- Only windows have guards.
   if b.guard > 0 and read_head(own) ~= FIXED_WINDOW then return nil end
   if b.others_guard > 0 and read_head(b.other) ~= FIXED_WINDOW then return nil end
@@ -45,7 +68,10 @@ local function close(k, value, left)
   if not b then return value, left end
   local guard = b.others_max == 0 and b.since or b.others_guard
   local head = write(TWO_FORM, #value, b.max, b.others_max, b.ends, b.guard, b.parts, guard, b.others_parts)
-  return char(TWO) .. head .. value .. b.other, math.max(left, b.ends - now)
+  left = math.max(left, b.ends - now)
+  if not b.loosest then return char(TWO) .. head .. value .. b.other, left end
+  head = char(MORE) .. head .. write('<I4I4', #b.other, b.loosest_max)
+  return head .. value .. b.other .. b.loosest, math.max(left, whole_at(b.loosest) - now)
 end
 
 local function is_basis(value, t)
@@ -59,8 +85,7 @@ end
 local function counts_until(value)
   local algorithm, _, micros, from, wide = read_head(value)
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
-    local full, parts = read_bucket(value, from, wide)
-    return parts > 0 and full + 1 or full
+    return whole_at(value)
   elseif algorithm == FIXED_WINDOW then
     local count = number(value, from + 7, #value - from - 6)
     return count > 0 and number(value, from, 7) + micros or 0
@@ -130,9 +155,10 @@ local function put_beside(k, t, value, b)
     new.others_max, new.others_guard, new.others_parts = b.max, b.guard, b.parts
     back = is_basis(b.other, t)
     if back and b.others_max == t.max then new.guard, new.parts = b.others_guard, b.others_parts end
+    new.loosest, new.loosest_max = b.loosest, b.loosest_max
   end
   new.ends = new.others_max == 0 and counts_until(value) or now + full_refill(value, new.others_max)
-  if new.ends <= now then
+  if new.ends <= now and not (back and b.loosest) then
     if b and not back then
       b.max, b.guard, b.parts = t.max, 0, 0
       new = b
@@ -217,7 +243,66 @@ local function is_over(k, b, value)
   elseif b.since > now then
     b.ends, b.since, changed[k] = b.ends - (b.since - now), now, true
   end
-  return b.ends <= now
+  if not b.loosest then return b.ends <= now end
+  local loosest = settled(k, b.loosest, b.loosest_max)
+  if loosest ~= b.loosest then b.loosest, changed[k] = loosest, true end
+  return math.max(b.ends, whole_at(loosest)) <= now
+end
+
+-- A rate as one of token buckets, in lowest terms.
+local function in_lowest_terms(units, micros)
+  local a, b = units, micros
+  while b > 0 do a, b = b, a % b end
+  return units / a, micros / a
+end
+
+-- The bytes of a token bucket of which so much is used.
+local function bucket_of(units, micros, max, used_units)
+  local wide, parts = 1, units == 1 and 0 or width(units)
+  while micros >= 256 ^ wide do wide = wide + 1 end
+  local head = char(TOKEN_BUCKET + 5 * (wide - 1 + 7 * parts)) .. write('<I' .. wide, micros)
+  if parts > 0 then head = head .. write('<I' .. parts, units) end
+  local t = { algorithm = TOKEN_BUCKET, head = head, max = max, wide = parts, is_bucket = true, units = units,
+    micros = micros, grid = 1e6 }
+  t.fill, t.fill_parts = span(max, units, micros)
+  -- A place that is no counter's.
+  seed(0, t, math.min(used_units, max))
+  owners[0] = t
+  return (value_of(0))
+end
+
+-- The rate of a quota, and how much it passes at once: a window twice what it holds, around its edge.
+local function looseness(algorithm, units, micros, max)
+  if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then return units, micros, max end
+  units, micros = in_lowest_terms(max, micros)
+  if algorithm == SLIDING_LOG then return units, micros, max end
+  return units, micros, math.min(2 * max, U32)
+end
+
+-- Makes the loosest as loose as a quota, if it is not. What is used stays used.
+local function loosen(k, b, units, micros, most)
+  if most > b.loosest_max then b.loosest_max, changed[k] = most, true end
+  local _, own_units, own_micros = read_head(b.loosest)
+  if at_most(units, own_micros, own_units, micros) then return end
+  local units_used = math.min(used(b.loosest), b.loosest_max)
+  b.loosest, changed[k] = bucket_of(units, micros, b.loosest_max, units_used), true
+end
+
+-- Begins to count what all quotas admit together, before one of those that are counted is dropped.
+local function count_all(k, b, value)
+  if b.loosest then return end
+  local units_used, others = counts_until(value) > now and used(value) or 0, others_used(b)
+  if units_used < others then units_used = others end
+  local algorithm, rate, per = read_head(value)
+  local units, micros, most = looseness(algorithm, rate, per, b.max)
+  -- If more is used than it holds, it holds that much; but a debit may take more than ever comes back.
+  local holds = math.min(ceil(units_used), U32)
+  b.loosest_max = holds > most and span(holds, units, micros) < LONGEST and holds or most
+  b.loosest, changed[k] = bucket_of(units, micros, b.loosest_max, units_used), true
+  if b.others_max > 0 then
+    algorithm, rate, per = read_head(b.other)
+    loosen(k, b, looseness(algorithm, rate, per, b.others_max))
+  end
 end
 
 -- Reads a counter under a quota that is none of those that are counted.
@@ -255,7 +340,7 @@ local function bring(k, t)
     owners[k] = t
   else
     value, owners[k] = values[k], t
-    if value and byte(value, 1) == TWO then
+    if value and is_several(value) then
       value, b = open(value)
       if not value then return foreign(k, t) end
       besides[k] = b
@@ -269,6 +354,7 @@ local function bring(k, t)
   if own and (not b or b.max == t.max or not is_basis(b.other, t)) then
     bring_plain(k, t, value, not owner and not b)
     if b and b.max ~= t.max then
+      count_all(k, b, value)
       b.max, b.guard, b.parts, changed[k] = t.max, 0, 0, true
     else
       keep_as_read(k, t, value)
@@ -282,12 +368,20 @@ local function bring(k, t)
     value = settled(k, moved_to_now(k, value), b.max)
     bring_plain(k, t, b.other)
     keep_as_read(k, t, b.other)
+    local is_another = b.others_max ~= t.max
+    if b.others_max == 0 then is_another = is_beyond(k, t) end
+    if is_another then count_all(k, b, value) end
     put_beside(k, t, value, b)
   else
     value = moved_to_now(k, value)
-    if b then value = settled(k, value, b.max) end
+    if b then
+      value = settled(k, value, b.max)
+      count_all(k, b, value)
+    end
     bring_changed(k, t, value, b)
   end
+  b = besides[k]
+  if b and b.loosest then loosen(k, b, looseness(t.algorithm, t.units, t.micros or t.period, t.max)) end
   set_guard(k, t)
 end
 
@@ -335,17 +429,11 @@ local function press_log(o, max, cost)
   if max == 0 and #logs[o] > MOST_BESIDE * (7 + wides[o]) then drop_oldest(o, number(logs[o], 8, wides[o])) end
 end
 
--- Counts for the other quota, and for the guard, what was admitted under a term: so many units.
-local function press(k, t, cost)
-  local b = besides[k]
-  if not b or cost == 0 then return end
-  if b.guard > 0 then
-    local left, parts = guard_with(b.guard, b.parts, t.period, t.max, cost)
-    b.guard, b.parts = now + left, parts
-  end
-  local o, max = k + #keys, b.others_max
-  local other = term_beside(b.other, max, cost)
-  bring_plain(o, other, b.other)
+-- The bytes of a counter beside one under which so many units were admitted. `max`: how much its quota holds.
+local function pressed(k, value, max, cost)
+  local o = k + #keys
+  local other = term_beside(value, max, cost)
+  bring_plain(o, other, value)
   if other.is_bucket then
     local micros, parts = xs[o] - now, ys[o]
     if micros < 0 then micros, parts = 0, 0 end
@@ -361,14 +449,27 @@ local function press(k, t, cost)
     xs[o], ys[o], zs[o] = now + micros, parts, owes
   elseif other.algorithm == FIXED_WINDOW then
     ys[o] = math.min(ys[o] + cost, U32)
-    if b.others_guard > 0 then
-      local left, parts = guard_with(b.others_guard, b.others_parts, other.period, max, cost)
-      b.others_guard, b.others_parts = now + left, parts
-    end
   elseif other.algorithm == SLIDING_WINDOW then
     zs[o] = math.min(zs[o] + cost, U32)
   else
     press_log(o, max, cost)
   end
-  b.other = (value_of(o))
+  return (value_of(o)), other
+end
+
+-- Counts for the other quotas, and for guards, what was admitted under a term: so many units.
+local function press(k, t, cost)
+  local b = besides[k]
+  if not b or cost == 0 then return end
+  if b.guard > 0 then
+    local left, parts = guard_with(b.guard, b.parts, t.period, t.max, cost)
+    b.guard, b.parts = now + left, parts
+  end
+  local other
+  b.other, other = pressed(k, b.other, b.others_max, cost)
+  if b.others_guard > 0 then
+    local left, parts = guard_with(b.others_guard, b.others_parts, other.period, b.others_max, cost)
+    b.others_guard, b.others_parts = now + left, parts
+  end
+  if b.loosest then b.loosest = pressed(k, b.loosest, b.loosest_max, cost) end
 end

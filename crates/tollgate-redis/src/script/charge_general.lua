@@ -1,22 +1,3 @@
--- a × b in parts of twenty bits, the upper ones first. `a` is below 2^32 and `b` below 2^53.
-local function product(a, b)
-  local low, mid, high = b % 1048576, floor(b / 1048576) % 1048576, floor(b / 1099511627776)
-  low = a * low
-  mid = a * mid + floor(low / 1048576)
-  return a * high + floor(mid / 1048576), mid % 1048576, low % 1048576
-end
-
--- Whether a × b ≤ c × d.
-local function at_most(a, b, c, d)
-  local left, right = a * b, c * d
-  if left < EXACT and right < EXACT then return left <= right end
-  local a1, a2, a3 = product(a, b)
-  local b1, b2, b3 = product(c, d)
-  if a1 ~= b1 then return a1 < b1 end
-  if a2 ~= b2 then return a2 < b2 end
-  return a3 <= b3
-end
-
 -- Whether a term fits into a counter by itself; of buckets, also how long it would take to be whole then.
 local function fits_alone(k, t)
   if t.is_bucket then
@@ -39,24 +20,32 @@ local function fits_alone(k, t)
   return false
 end
 
--- Whether a term fits into a counter. If that is a fixed window with a guard, it has to fit there as well, or into the other
--- counter.
-local function fits(k, t)
-  local fit, micros, parts = fits_alone(k, t)
-  local b = besides[k]
-  if not fit or not b or b.guard == 0 or t.cost == 0 then return fit, micros, parts end
-  local _, _, more = guard_with(b.guard, b.parts, t.period, t.max, t.cost)
-  if not more then return true end
-  if t.cost > b.others_max then return false end
-  local o, other = k + #keys, term_beside(b.other, b.others_max, t.cost)
-  bring_plain(o, other, b.other)
-  return (fits_alone(o, other))
-end
-
 -- How many units a term costs.
 local function units_of(t)
   if not t.is_bucket then return t.cost end
   return floor((t.cost * t.units + t.cost_parts) / t.micros + 0.5)
+end
+
+-- Whether so many units fit into a counter that is beside.
+local function fits_beside(k, value, max, cost)
+  if cost > max then return false end
+  local o, other = k + #keys, term_beside(value, max, cost)
+  bring_plain(o, other, value)
+  return (fits_alone(o, other))
+end
+
+-- Whether a term fits into a counter. If that is a fixed window with a guard, it has to fit there as well, or into the other
+-- counter; and if there are more than two, into the loosest of them.
+local function fits(k, t)
+  local fit, micros, parts = fits_alone(k, t)
+  local b = besides[k]
+  if not fit or not b or t.cost + (t.cost_parts or 0) == 0 then return fit, micros, parts end
+  if b.guard > 0 then
+    local _, _, more = guard_with(b.guard, b.parts, t.period, t.max, t.cost)
+    if more and not fits_beside(k, b.other, b.others_max, t.cost) then return false end
+  end
+  if b.loosest and not fits_beside(k, b.loosest, b.loosest_max, units_of(t)) then return false end
+  return true, micros, parts
 end
 
 -- Charges a term that fits.
@@ -218,7 +207,7 @@ for k = 1, #keys do
   if before[k] then
     values[k] = summary(k)
   elseif is_peek and values[k] and not read_head(values[k]) then
-    if byte(values[k], 1) ~= TWO or not open(values[k]) then values[k] = false end
+    if not is_several(values[k]) or not open(values[k]) then values[k] = false end
   end
 end
 

@@ -183,3 +183,22 @@ local function write_sliding_window(head, index, previous, current)
   local wide = width(math.max(previous, current))
   return head .. write('<I6I' .. wide .. 'I' .. wide, index, previous, current)
 end
+
+-- a × b in parts of twenty bits, the upper ones first. `a` is below 2^32 and `b` below 2^53.
+local function product(a, b)
+  local low, mid, high = b % 1048576, floor(b / 1048576) % 1048576, floor(b / 1099511627776)
+  low = a * low
+  mid = a * mid + floor(low / 1048576)
+  return a * high + floor(mid / 1048576), mid % 1048576, low % 1048576
+end
+
+-- Whether a × b ≤ c × d.
+local function at_most(a, b, c, d)
+  local left, right = a * b, c * d
+  if left < EXACT and right < EXACT then return left <= right end
+  local a1, a2, a3 = product(a, b)
+  local b1, b2, b3 = product(c, d)
+  if a1 ~= b1 then return a1 < b1 end
+  if a2 ~= b2 then return a2 < b2 end
+  return a3 <= b3
+end

@@ -154,11 +154,22 @@ local function guard_given_back(guard, parts, limit, old, new)
   return now + left, left_parts
 end
 
--- Gives back, to both quotas if there are two.
+-- Gives back to a counter that is beside. When a bucket was going to be whole is told of the quota that was asked. Of this
+-- one it is known what the charge itself took.
+local function given_back_beside(value, cost, charged, reset)
+  local algorithm, units, micros = read_head(value)
+  if algorithm == TOKEN_BUCKET and charged >= 0 then
+    local took, parts = span(cost, units, micros)
+    reset = charged + took + (parts > 0 and 1 or 0)
+  end
+  return given_back(value, cost, charged, reset) or value
+end
+
+-- Gives back, to all quotas if there are several.
 local function refund(k, cost, charged, reset)
   local value, b = values[k], nil
   if not value then return end
-  if byte(value, 1) == TWO then
+  if is_several(value) then
     value, b = open(value)
     if not value then return end
     if is_over(k, b, value) then b = nil end
@@ -169,15 +180,9 @@ local function refund(k, cost, charged, reset)
   besides[k], forgotten[k] = b, nil
   if b then
     b.guard, b.parts = guard_given_back(b.guard, b.parts, b.max, value, new or value)
-    local other, others_reset = b.other, reset
-    local algorithm, units, micros = read_head(other)
-    if algorithm == TOKEN_BUCKET and charged >= 0 then
-      -- When the bucket was going to be whole is told of the quota that was asked. Of this one it is known what the
-      -- charge itself took.
-      local took, parts = span(cost, units, micros)
-      others_reset = charged + took + (parts > 0 and 1 or 0)
-    end
-    b.other = given_back(other, cost, charged, others_reset) or other
+    local other = b.other
+    b.other = given_back_beside(other, cost, charged, reset)
+    if b.loosest then b.loosest = given_back_beside(b.loosest, cost, charged, reset) end
     b.others_guard, b.others_parts = guard_given_back(b.others_guard, b.others_parts, b.others_max, other, b.other)
   elseif not new and value == values[k] then
     return

@@ -165,8 +165,8 @@ impl Rule {
     ///
     /// Whoever can choose the tier chooses the quota: take it from what the server knows of the caller,
     /// not from what the caller says. A tier that changes to and fro (or a lookup that fails and says `None`) gains nothing:
-    /// two quotas at once are both counted, and together admit no more than the looser. Of more than two, the two that were
-    /// asked last are.
+    /// two quotas at once are both counted, and together admit no more than the looser. Of more than two, all together admit
+    /// no more than the loosest.
     pub fn tier_by<T, F>(self, lookup: F) -> Self
     where
         T: Into<TierChoice>,

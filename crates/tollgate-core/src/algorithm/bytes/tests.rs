@@ -71,12 +71,36 @@ fn bytes_of_two_quotas_are_of_both() {
 }
 
 #[test]
-fn any_bytes_of_two_quotas_are_read_without_a_panic() {
-    for (one, other) in [
+fn bytes_of_more_quotas_are_of_all() {
+    let mut more = 0;
+    for one in quotas() {
+        for other in quotas().into_iter().filter(|other| Basis::of(other) != Basis::of(&one)) {
+            for third in quotas().into_iter().step_by(3) {
+                let mut counter = of_two(one, other, 1);
+                counter.charge(&third, 1, NOW.saturating_add(Duration::from_micros(3)));
+                let bytes = counter.to_bytes();
+                assert_eq!(Counter::from_bytes(&bytes).as_ref(), Some(&counter), "{one}, {other}, {third}");
+                assert_ne!(Counter::from_bytes(&bytes[..bytes.len() - 1]).as_ref(), Some(&counter));
+                more += usize::from(bytes[0] == MORE);
+            }
+        }
+    }
+    assert!(more > 1_000, "{more}");
+}
+
+#[test]
+fn any_bytes_of_several_quotas_are_read_without_a_panic() {
+    let pairs = [
         (Quota::fixed_window(3, SECOND), Quota::sliding_log(3, MINUTE)),
         (Quota::per_second(7), Quota::leaky_bucket(100, Duration::from_micros(12_345_678))),
-    ] {
-        let bytes = of_two(one, other, 2).to_bytes();
+    ];
+    for ((one, other), more) in pairs.into_iter().flat_map(|pair| [(pair, false), (pair, true)]) {
+        let mut counter = of_two(one, other, 2);
+        if more {
+            counter.charge(&Quota::sliding_window(40, HOUR), 1, NOW.saturating_add(Duration::from_micros(9)));
+        }
+        let bytes = counter.to_bytes();
+        assert_eq!(bytes[0], if more { MORE } else { TWO });
         let mut read = 0;
         for at in 0..bytes.len() {
             for byte in [0, 1, 3, 0x7f, 0xac, 0xff] {

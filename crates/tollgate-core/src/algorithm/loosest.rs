@@ -1,0 +1,119 @@
+//! More than two quotas at once on one key.
+//!
+//! Only two are counted each by itself. A quota that was dropped for another and is asked again begins with what is known of
+//! those two, and so three that are asked in turn would have the largest of them begin anew in each round. Hence, from the
+//! third on, all that is admitted counts in one bucket as well, and has to fit there: as large as the largest of them, and
+//! as fast as the fastest.
+//!
+//! That bucket denies nobody whom the states of all quotas would admit, if there were one of each: none of them ever has more
+//! room, since it has counted the same. And nobody has to wait there for longer than the quota that is asked takes to be
+//! whole, since that is not faster.
+
+use super::beside::{Beside, Side};
+use super::change::wait_of;
+use super::counter::State;
+use super::guard::Guard;
+use super::{Basis, Counter, Used, bucket};
+use crate::decision::Budget;
+use crate::{Algorithm, Outcome, Quota, Timestamp};
+
+/// How much a quota passes at once, at most. A window passes what it holds twice, around its edge.
+const fn most_at_once(quota: &Quota) -> u32 {
+    match quota.algorithm() {
+        Algorithm::FixedWindow | Algorithm::SlidingWindow => quota.max().saturating_mul(2),
+        _ => quota.max(),
+    }
+}
+
+/// The bucket as fast as a quota.
+const fn as_fast_as(quota: &Quota) -> Basis {
+    Basis { algorithm: Algorithm::TokenBucket, units: quota.rate_units(), micros: quota.rate_micros() }
+}
+
+fn is_faster(one: &Basis, other: &Basis) -> bool {
+    let product = |a: &Basis, b: &Basis| u128::from(a.units) * u128::from(b.micros.get());
+    product(one, other) > product(other, one)
+}
+
+impl Side {
+    /// One as loose as a quota, of which so much is used. If that is more than it holds, it holds that much; but a debit may
+    /// take more than ever comes back.
+    fn as_loose_as(quota: &Quota, used: Used, now: Timestamp) -> Self {
+        let (basis, most, used_units) = (as_fast_as(quota), most_at_once(quota), used.ceil());
+        let comes_back = bucket::span(&basis, used_units).micros < bucket::LONGEST.micros;
+        let max = if used_units > most && comes_back { used_units } else { most };
+        Self { basis, state: State::seed(&basis.quota(max), used, now), max, guard: Guard::default() }
+    }
+
+    /// Makes it as loose as a quota, if it is not. What is used stays used.
+    pub(super) fn loosen(&mut self, quota: &Quota, now: Timestamp) {
+        let basis = as_fast_as(quota);
+        self.max = self.max.max(most_at_once(quota));
+        if is_faster(&basis, &self.basis) {
+            let used = self.used(now);
+            self.basis = basis;
+            self.state = State::seed(&self.quota(), used, now);
+        }
+    }
+}
+
+impl Beside {
+    /// Whether a quota of the other's rate is not the other, but one that holds more or less: of more than that holds, the
+    /// state knows nothing, or will not.
+    pub(super) fn is_another(&self, quota: &Quota, now: Timestamp) -> bool {
+        match self.other.max {
+            0 => self.other.state.is_beyond(quota, now),
+            max => max != quota.max(),
+        }
+    }
+}
+
+impl Counter {
+    /// Begins to count what all quotas admit together, before one of those that are counted is dropped.
+    pub(super) fn count_all(&self, beside: &mut Beside, now: Timestamp) {
+        if beside.loosest.is_some() {
+            return;
+        }
+        let (own, other) = (self.used(now), beside.other.used(now));
+        let mut loosest = Side::as_loose_as(&self.basis.quota(beside.max), own.or_more(other), now);
+        // Else nobody has asked under it since, and if somebody does, it is known then.
+        if beside.other.max > 0 {
+            loosest.loosen(&beside.other.quota(), now);
+        }
+        beside.loosest = Some(loosest);
+    }
+
+    /// Whether something else than the state has a say.
+    pub(super) fn is_limited(&self) -> bool {
+        self.guard().is_some() || self.loosest().is_some()
+    }
+
+    fn loosest(&self) -> Option<&Side> {
+        self.beside.as_ref()?.loosest.as_ref()
+    }
+
+    /// What is said to a cost that has to fit the state, and whatever else has a say.
+    pub(super) fn limited(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
+        let own = |cost: u32| self.guarded(quota, cost, now);
+        let Some(loosest) = self.loosest() else { return own(cost) };
+        let all = loosest.quota();
+        let wait = |cost: u32| wait_of(&loosest.state.peek(&all, cost, now)).unwrap_or(u64::MAX);
+        let by_itself = own(cost);
+        let room = loosest.state.peek(&all, 1, now).remaining();
+        let remaining = by_itself.remaining().min(room);
+        let refill = if by_itself.remaining() <= room { by_itself.budget().refill_micros } else { 0 };
+        let budget = Budget {
+            limit: quota.max(),
+            remaining,
+            reset_micros: by_itself.budget().reset_micros.max(wait(quota.max())),
+            refill_micros: if remaining < quota.max() { refill.max(wait(remaining + 1)) } else { 0 },
+        };
+        if cost > quota.max() {
+            Outcome::never(budget)
+        } else if by_itself.is_admitted() && wait(cost) == 0 {
+            Outcome::admit(budget, 0).with_verdict_of(by_itself)
+        } else {
+            Outcome::deny(budget, wait_of(&by_itself).unwrap_or(u64::MAX).max(wait(cost)))
+        }
+    }
+}
