@@ -1,6 +1,6 @@
 //! Why a rule counts a request, or does not: the same as what is decided.
 
-use http::{Method, Request};
+use http::{Method, Request, StatusCode};
 use tollgate::{
     Counted, Limiter, MissingKey, Mode, Quota, RateLimitLayer, RequestHead, Rule, RuleSet, Share, Tier, Why,
     key,
@@ -99,6 +99,24 @@ async fn a_key_that_is_not_there_is_told() {
     assert_eq!(one(shadow, &get("/")).await, Why::NoKey(MissingKey::Skip));
     let all = rule().on_missing_key(MissingKey::Deny).mode(Mode::EnforceFor(Share::WHOLE));
     assert_eq!(one(all, &get("/")).await, Why::NoKey(MissingKey::Deny));
+}
+
+/// As it is decided: the tier is asked first.
+#[tokio::test]
+async fn whom_a_tier_does_not_limit_needs_no_key() {
+    let unlimited = || Why::Unlimited { tier: Some("staff".to_owned()) };
+    for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Deny] {
+        let rule = || {
+            let rule = rule("r").key(key::header("x-api-key")).on_missing_key(missing);
+            rule.tier("staff", Tier::Unlimited)
+        };
+        assert_eq!(one(rule().tier_by(|_| "staff"), &get("/")).await, unlimited());
+        assert_eq!(one(rule().tier_by_async(|_| async { "staff" }), &get("/")).await, unlimited());
+        assert_eq!(one(rule().tier_by(|_| "staff").shadow(), &get("/")).await, unlimited());
+        let custom = one(rule().tier_by(|_| Tier::Unlimited), &get("/")).await;
+        assert_eq!(custom, Why::Unlimited { tier: None });
+        assert_eq!(App::new([rule().tier_by(|_| "staff")]).get("/").await.status(), StatusCode::OK);
+    }
 }
 
 #[tokio::test]

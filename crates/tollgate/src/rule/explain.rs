@@ -209,6 +209,12 @@ impl Compiled {
             AskedTier::Now(choice) => choice,
             AskedTier::Later(lookup) => lookup.await,
         };
+        let tier = match &choice {
+            TierChoice::Named(name) if self.has_tier(name) => Some(name.to_string()),
+            _ => None,
+        };
+        // Who is not limited need not have a key.
+        let Some(choice) = self.tier(choice) else { return Why::Unlimited { tier } };
         let (key, is_shared) = match (key, self.missing_key) {
             (Some(key), _) => (key, false),
             (None, MissingKey::Shared) => (Key::GLOBAL, true),
@@ -218,26 +224,17 @@ impl Compiled {
             }
             (None, missing) => return Why::NoKey(missing),
         };
-        let tier = match &choice {
-            TierChoice::Named(name) if self.has_tier(name) => Some(name.to_string()),
-            _ => None,
-        };
-        match self.tier(choice) {
-            None => Why::Unlimited { tier },
-            Some(choice) => {
-                let is_enforced = self.role(&key) == Role::Enforced;
-                let candidate = self.has_candidate(&choice).then(|| *self.candidate(&choice).1);
-                Why::Counts(Box::new(Counted {
-                    key,
-                    is_shared,
-                    tier,
-                    quota: *self.quota(&choice),
-                    cost,
-                    is_enforced,
-                    candidate,
-                }))
-            }
-        }
+        let is_enforced = self.role(&key) == Role::Enforced;
+        let candidate = self.has_candidate(&choice).then(|| *self.candidate(&choice).1);
+        Why::Counts(Box::new(Counted {
+            key,
+            is_shared,
+            tier,
+            quota: *self.quota(&choice),
+            cost,
+            is_enforced,
+            candidate,
+        }))
     }
 }
 
