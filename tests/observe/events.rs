@@ -1,12 +1,19 @@
 //! What is told of denials and failures.
 
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
-use http::{HeaderValue, StatusCode};
-use tollgate::{FailurePolicy, Limiter, MissingKey, Mode, Quota, Rule, key};
+use http::{HeaderValue, Request, StatusCode};
+use tollgate::core::RuleName;
+use tollgate::{FailurePolicy, Key, Limiter, MissingKey, Mode, Quota, Rule, Share, key};
 use tollgate_redis::RedisStore;
 
-use crate::support::{Told, get, limiter, send};
+use crate::support::{START, Told, get, limiter, send};
+
+fn by(user: &'static str) -> Request<()> {
+    let mut request = get("/");
+    request.headers_mut().insert("x-user", HeaderValue::from_static(user));
+    request
+}
 
 #[tokio::test]
 async fn a_denial_is_one_event_and_an_admission_none() {
@@ -83,6 +90,48 @@ async fn no_key_is_in_an_event_be_it_a_secret_or_not() {
             assert!(!line.contains(caller), "{line}");
         }
     }
+}
+
+/// Who has no key need not be denied for it, and must not be all that is heard of the rule.
+#[tokio::test]
+async fn requests_without_a_key_leave_denials_their_events() {
+    let told = Told::start();
+    let (half, named) = (Share::one_of(2), |name: &str| RuleName::new(name).expect("a name"));
+    // Enforced for a caller, and in shadow for those without a key.
+    let mut names = (0..).map(|number| format!("api-{number}"));
+    let is_such = |name: &String| {
+        half.includes(named(name), &Key::from("alice")) && !half.includes(named(name), &Key::GLOBAL)
+    };
+    let name = names.find(is_such).expect("one of many");
+    let rule = Rule::new(&name, Quota::per_hour(1)).key(key::header("x-user"));
+    let (limiter, clock) = limiter([rule.on_missing_key(MissingKey::Deny).mode(Mode::EnforceFor(half))]);
+    // As that of the process is.
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970");
+    clock.advance(now - Duration::from_micros(START.as_micros()));
+    for _ in 0..30 {
+        assert_eq!(send(&limiter, get("/")).await, StatusCode::OK);
+    }
+    for expected in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+        assert_eq!(send(&limiter, by("alice")).await, expected);
+    }
+    let [line] = &*told.with("mode=\"enforce\"") else { panic!("{:?}", told.lines()) };
+    assert!(line.contains("denied rule=") && line.ends_with("suppressed=0"), "{line}");
+}
+
+#[tokio::test]
+async fn another_clock_for_those_without_a_key_does_not_let_more_through() {
+    let told = Told::start();
+    let rule = Rule::new("api", Quota::per_hour(1)).key(key::header("x-user"));
+    let (limiter, _clock) = limiter([rule.on_missing_key(MissingKey::Deny)]);
+    let start = Instant::now();
+    for _ in 0..101 {
+        send(&limiter, by("alice")).await;
+        send(&limiter, get("/")).await;
+    }
+    let seconds = start.elapsed().as_secs() as usize + 2;
+    assert_eq!(told.with("denied rule=").len(), 10);
+    let missing = told.with("denied, as the key is missing").len();
+    assert!((10..=10 * seconds).contains(&missing), "{missing}");
 }
 
 #[tokio::test]

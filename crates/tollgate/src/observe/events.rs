@@ -18,6 +18,8 @@ pub(super) struct OfRule {
     denied: Sample,
     shadow: Sample,
     candidate: Sample,
+    /// Apart from what is denied: it is told by another clock, and need not have been denied. Of one rule all are of one mode.
+    missing_key: Sample,
     failed: Sample,
     no_room: Sample,
 }
@@ -57,7 +59,7 @@ impl OfRule {
         if !enabled!(target: TARGET, Level::INFO) {
             return;
         }
-        if let Some(suppressed) = self.denied.take(at) {
+        if let Some(suppressed) = self.missing_key.take(at) {
             let mode = role.as_str();
             info!(target: TARGET, rule = rule.as_str(), mode, suppressed, "denied, as the key is missing");
         }
