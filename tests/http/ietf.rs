@@ -4,7 +4,7 @@ use http::StatusCode;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::{DAY, HOUR, IetfDraft, MINUTE, MissingKey, Quota, Rule, key};
 
-use crate::support::{App, Reply, ReplyExt, get, millis, secs};
+use crate::support::{App, Reply, ReplyExt, RequestExt, get, millis, secs};
 
 /// A member of a list: its name and its parameters.
 type Member = (String, Vec<(String, i64)>);
@@ -132,6 +132,32 @@ async fn a_denial_for_a_missing_key_names_the_rule_that_wants_it() {
     assert_eq!(names("ratelimit"), names("ratelimit-policy"));
     assert_eq!(names("ratelimit"), ["user"]);
     assert_eq!(reply.field("ratelimit-policy"), Some(r#""user";q=5;w=60"#));
+}
+
+/// As who is admitted is told.
+#[tokio::test]
+async fn a_denial_for_a_missing_key_tells_the_limit_of_the_callers_tier() {
+    let rule = || {
+        let rule = Rule::new("r", Quota::per_minute(60)).key(key::header("x-user"));
+        rule.tier("pro", Quota::per_minute(600)).on_missing_key(MissingKey::Deny)
+    };
+    for (rule, limit) in [
+        (rule().tier_by(|_| "pro"), 600),
+        (rule().tier_by_async(|_| async { "pro" }), 600),
+        (rule().tier_by(|_| Quota::per_minute(7)), 7),
+        (rule().tier_by(|_| "unknown"), 60),
+    ] {
+        let app = app([rule]);
+        let policy = format!(r#""r";q={limit};w=60"#);
+        for (request, remaining) in [(get("/"), limit), (get("/").header("x-user", "alice"), limit - 1)] {
+            let reply = app.send(request).await;
+            assert_eq!(
+                reply.trio().map(|(limit, remaining, _)| (limit, remaining)),
+                Some((limit, remaining))
+            );
+            assert_eq!(reply.field("ratelimit-policy"), Some(&*policy));
+        }
+    }
 }
 
 #[tokio::test]

@@ -165,8 +165,8 @@ impl<S: Store, R> Gate<S, R> {
                 return ResponseFuture::wait(Waiting::plan(planning, self.take_ready(inner), request));
             }
             Asked::Planned(plan) => {
-                if let Some(rule) = plan.refused_by() {
-                    return ResponseFuture::answer(self.refuse(&request, rules, rule));
+                if let Some(refused) = plan.refused() {
+                    return ResponseFuture::answer(self.refuse(&request, rules, refused));
                 }
                 if plan.entries().is_empty() {
                     let told = self.shadow_alone(&mut request, &plan);

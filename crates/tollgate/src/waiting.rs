@@ -170,8 +170,8 @@ where
         service.gate().settle_nothing(request, plan.rules());
         return Next::Forward(Told::Nothing);
     }
-    if let Some(rule) = plan.refused_by() {
-        return Next::Answer(service.gate().refuse(request, plan.rules(), rule));
+    if let Some(refused) = plan.refused() {
+        return Next::Answer(service.gate().refuse(request, plan.rules(), refused));
     }
     if plan.entries().is_empty() {
         return Next::Forward(service.gate().shadow_alone(request, &plan));

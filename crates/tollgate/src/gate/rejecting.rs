@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, Request, Response};
-use tollgate_core::{Decision, Outcome, Retry, RuleName, Store, Timestamp};
+use tollgate_core::{Decision, Outcome, Retry, Store, Timestamp};
 
 use super::{Gate, policies};
 use crate::RequestHead;
 use crate::headers::Trio;
-use crate::limiter::Plan;
+use crate::limiter::{Plan, Refused};
 use crate::observe::{self, How};
 use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice, Role, Rules};
@@ -24,22 +24,21 @@ impl<S: Store, R> Gate<S, R> {
     }
 
     /// What a request is answered that has not got the key of a rule that wants it.
-    pub(crate) fn refuse<A, B>(&self, request: &Request<A>, rules: &Rules, rule: RuleName) -> Response<B>
+    pub(crate) fn refuse<A, B>(&self, request: &Request<A>, rules: &Rules, refused: &Refused) -> Response<B>
     where
         R: Rejection<B>,
     {
-        let rule_of = rules.find(rule.as_str()).map(|number| rules.rule(number));
-        rule_of.into_iter().for_each(|rule| rule.watch.missing_key(Role::Enforced));
+        let rule = rules.rule(refused.rule);
+        rule.watch.missing_key(Role::Enforced);
         let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at = Timestamp::UNIX_EPOCH.saturating_add(since_epoch);
         self.limiter.glance(at);
-        let own = QuotaChoice::Own(0);
-        let limit = rule_of.map_or(0, |rule| rule.quota(&own).max());
+        let limit = rule.quota(&refused.quota).max();
         // As of a cost that never fits: nothing has been used, and there is nothing to wait for.
         let outcome = Outcome::denied(limit, limit, Duration::ZERO, Duration::ZERO, Retry::Never);
         // It speaks of this rule alone: the others have not been asked.
-        let policy = rule_of.map(|rule| rule.policy(&own));
-        self.deny(request, Decision::one(at, rule, outcome), policy.into_iter())
+        let policy = std::iter::once_with(|| rule.policy(&refused.quota));
+        self.deny(request, Decision::one(at, rule.name, outcome), policy)
     }
 
     pub(crate) fn deny_planned<A, B>(

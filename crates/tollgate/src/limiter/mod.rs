@@ -15,7 +15,7 @@ use tollgate_core::{Answer, Key, MemoryStore, Quota, Refund, RuleName, Store};
 pub use self::charge::ChargeBuilder;
 pub(crate) use self::fallback::Fallback;
 use self::in_force::{Current, InForce};
-pub(crate) use self::plan::{Plan, Planned, Planner, Planning};
+pub(crate) use self::plan::{Plan, Planned, Planner, Planning, Refused};
 pub(crate) use self::shadow::{ShadowReport, Shadowing};
 use crate::error::{ConfigError, LimiterError};
 use crate::hold::Room;

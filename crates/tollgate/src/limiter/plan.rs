@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate_core::{Charge, Key, RuleName};
+use tollgate_core::{Charge, Key};
 
 use crate::RequestHead;
 use crate::key::Extracted;
@@ -19,8 +19,8 @@ pub(crate) struct Plan {
     entries: SmallVec<[Planned; 2]>,
     /// What is only charged to be seen.
     shadows: Vec<Planned>,
-    /// A rule that denies because the request has not got its key.
-    refused_by: Option<RuleName>,
+    /// Whether a rule denies because the request has not got its key. Apart, as few plans have it.
+    refused: Option<Box<Refused>>,
 }
 
 /// One charge of a plan.
@@ -38,6 +38,13 @@ impl Planned {
     pub(crate) fn is_for(&self, other: &Self) -> bool {
         (self.rule, self.role, &self.key) == (other.rule, other.role, &other.key)
     }
+}
+
+/// A rule that denies because the request has not got its key, and the quota that the caller would have.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) rule: usize,
+    pub(crate) quota: QuotaChoice,
 }
 
 /// A plan that waits for lookups.
@@ -66,7 +73,7 @@ impl Plan {
 
     /// Nothing.
     pub(crate) const fn new(rules: Arc<Rules>) -> Self {
-        Self { rules, entries: SmallVec::new_const(), shadows: Vec::new(), refused_by: None }
+        Self { rules, entries: SmallVec::new_const(), shadows: Vec::new(), refused: None }
     }
 
     /// The rules that it was made under.
@@ -113,13 +120,14 @@ impl Plan {
         self
     }
 
-    pub(crate) const fn refused_by(&self) -> Option<RuleName> {
-        self.refused_by
+    /// Whether it is denied for want of a key.
+    pub(crate) fn refused(&self) -> Option<&Refused> {
+        self.refused.as_deref()
     }
 
     /// Whether no rule has anything to say.
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.shadows.is_empty() && self.refused_by.is_none()
+        self.entries.is_empty() && self.shadows.is_empty() && self.refused.is_none()
     }
 
     #[inline(always)]
@@ -137,7 +145,7 @@ impl Plan {
                 return;
             }
             (None, MissingKey::Deny) => {
-                self.refused_by.get_or_insert(rule.name);
+                self.refused.get_or_insert_with(|| Box::new(Refused { rule: number, quota }));
                 return;
             }
         };
