@@ -98,11 +98,11 @@ impl KeyExtractor for Bearer {
     }
 }
 
-/// The token, if these are credentials of a bearer.
+/// The token, if these are credentials of a bearer: with whatever white space is around its parts, as for a [`Header`].
 fn token(credentials: &http::HeaderValue) -> Option<&[u8]> {
-    let (scheme, token) = credentials.as_bytes().split_at_checked(b"bearer ".len())?;
-    let token = scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())?;
-    (!token.is_empty()).then_some(token)
+    let (scheme, token) = credentials.as_bytes().trim_ascii().split_at_checked(b"bearer".len())?;
+    let is_apart = token.first().is_some_and(u8::is_ascii_whitespace);
+    (scheme.eq_ignore_ascii_case(b"bearer") && is_apart).then(|| token.trim_ascii())
 }
 
 /// See [`cookie`].

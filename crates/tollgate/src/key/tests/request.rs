@@ -136,6 +136,18 @@ fn the_bearer_token_is_found_whatever_the_case_of_the_scheme() {
     assert_eq!(key_of(&bearer(), &to("/")), None);
 }
 
+/// As around any other value: who reads it takes it off, or takes a tab for a space.
+#[test]
+fn white_space_around_the_scheme_and_the_token_hides_no_token() {
+    let token = |value: &[u8]| key_of(&bearer(), &with(&[("authorization", value)]));
+    for value in [&b" Bearer t0ken"[..], b"\tbearer t0ken", b"Bearer\tt0ken", b" \tBearer \t t0ken\t "] {
+        assert_eq!(token(value), Some(Key::secret("t0ken")), "{}", value.escape_ascii());
+    }
+    for value in [&b" Bearer"[..], b"\tBearer\t", b"Bearer\t ", b" Bearert0ken", b"Bea rer t0ken"] {
+        assert_eq!(token(value), None, "{}", value.escape_ascii());
+    }
+}
+
 #[test]
 fn a_cookie_is_found_on_whichever_line_it_is() {
     let key = cookie("session");
