@@ -11,6 +11,10 @@ fn tricky() -> Vec<Key> {
     let long = "k".repeat(10_000);
     let mut keys = vec![
         Key::GLOBAL,
+        Key::UNCLEAR,
+        Key::UNCLEAR.and("a"),
+        Key::from("a").and(Key::UNCLEAR),
+        Key::from("?"),
         Key::from(""),
         Key::from("a"),
         Key::from("A"),

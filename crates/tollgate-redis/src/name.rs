@@ -151,6 +151,7 @@ mod tests {
         assert_eq!(name("per-ip", IpAddr::from([203, 0, 113, 9])), "tollgate:per-ip:{203.0.113.9}");
         assert_eq!(name("login", ("alice", "/login")), "tollgate:login:{alice|/login}");
         assert_eq!(name("all", Key::GLOBAL), "tollgate:all:{*}");
+        assert_eq!(name("all", Key::from("alice").and(Key::UNCLEAR)), "tollgate:all:{alice|?}");
     }
 
     #[test]

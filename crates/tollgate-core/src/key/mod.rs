@@ -34,6 +34,8 @@ enum Kind {
     Digest,
     /// The same, of what must not be seen.
     SecretDigest,
+    /// Nobody knows what. It has no bytes.
+    Unclear,
 }
 
 impl Kind {
@@ -46,6 +48,7 @@ impl Kind {
             5 => Self::V6,
             6 => Self::Digest,
             7 => Self::SecretDigest,
+            8 => Self::Unclear,
             _ => Self::Parts,
         }
     }
@@ -82,6 +85,12 @@ const _: () = assert!(size_of::<Key>() <= 64);
 impl Key {
     /// The key without parts: one counter for all.
     pub const GLOBAL: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Parts };
+
+    /// The key of those of whom it cannot be told who they are, as they say several things that differ: one counter for all of
+    /// them, which is nobody else's.
+    ///
+    /// It is a part as any other: `("a", Key::UNCLEAR)` is not `(Key::UNCLEAR, "a")`.
+    pub const UNCLEAR: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Unclear };
 
     /// A key that must not be seen, such as an API key or a token: it is shown only as a digest.
     #[must_use]

@@ -11,8 +11,8 @@ use super::{Key, Kind, parts};
 const SHOWN: usize = 16;
 
 /// The parts, joined by `|`. Different keys are shown differently: numbers with a `#`, secrets and
-/// long parts as a digest, `|`, `%` and what is not printable as `%XX`, and a text that could be
-/// mistaken for any of these, or for an address, in quotes.
+/// long parts as a digest, what is unclear as `?`, `|`, `%` and what is not printable as `%XX`, and a
+/// text that could be mistaken for any of these, or for an address, in quotes.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::GLOBAL {
@@ -33,6 +33,7 @@ impl fmt::Display for Key {
                 Kind::SecretDigest => hex(f, "secret", part)?,
                 Kind::Digest | Kind::Parts => hex(f, "sha256", part)?,
                 Kind::Number => write!(f, "#{}", part.iter().fold(0, |n, b| n << 8 | u64::from(*b)))?,
+                Kind::Unclear => f.write_str("?")?,
                 Kind::V4 => write!(f, "{}", IpAddr::from(octets::<4>(part)))?,
                 Kind::V6 => write!(f, "{}", IpAddr::from(octets::<16>(part)))?,
             }
@@ -44,7 +45,7 @@ impl fmt::Display for Key {
 fn is_ambiguous(text: &[u8]) -> bool {
     let is_address = || std::str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_ok());
     [&b"#"[..], b"secret:", b"sha256:"].iter().any(|start| text.starts_with(start))
-        || [&b""[..], b"*"].contains(&text)
+        || [&b""[..], b"*", b"?"].contains(&text)
         // Few texts need a closer look.
         || (text.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':')) && is_address())
 }

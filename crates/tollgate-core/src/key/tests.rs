@@ -19,6 +19,12 @@ fn different_parts_make_different_keys() {
         Key::from("1.2.3.4"),
         Key::from("\"1.2.3.4\""),
         Key::from("*"),
+        Key::from("?"),
+        Key::UNCLEAR,
+        Key::UNCLEAR.and("a"),
+        Key::from("a").and(Key::UNCLEAR),
+        Key::UNCLEAR.and(Key::UNCLEAR),
+        Key::from("?").and("a"),
         Key::from("#7"),
         Key::secret("a"),
         Key::from("x".repeat(100)),
@@ -40,7 +46,8 @@ fn different_parts_make_different_keys() {
 
 #[test]
 fn adding_no_parts_changes_nothing() {
-    for key in [Key::GLOBAL, Key::from(""), Key::from("a"), Key::from(("a", "b")), Key::secret("a")] {
+    let texts = [Key::from(""), Key::from("a"), Key::from(("a", "b")), Key::secret("a")];
+    for key in [Key::GLOBAL, Key::UNCLEAR].into_iter().chain(texts) {
         assert_eq!(Key::GLOBAL.and(key), key);
         assert_eq!(key.and(Key::GLOBAL), key);
     }
@@ -70,6 +77,14 @@ fn a_secret_is_not_shown() {
 fn any_bytes_are_shown_without_ambiguity() {
     let key = Key::from([b'a', 0, 0xff, b'|', b'%', b' ', 0xc3, 0xa9].as_slice());
     assert_eq!(key.to_string(), "a%00%FF%7C%25%20é");
+}
+
+#[test]
+fn who_is_unclear_is_shown_so_and_is_no_secret() {
+    let key = Key::from("alice").and(Key::UNCLEAR);
+    assert_eq!(key.to_string(), "alice|?");
+    assert_eq!(Key::UNCLEAR.into_secret(), Key::UNCLEAR);
+    assert_eq!(Key::from("a").and(Key::UNCLEAR).into_secret(), Key::secret("a").and(Key::UNCLEAR));
 }
 
 /// A store may know keys by how they are shown.

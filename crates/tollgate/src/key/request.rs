@@ -18,7 +18,7 @@ pub struct Header(HeaderName);
 /// The value of a header field.
 ///
 /// A request may carry several fields of one name, and which of them the application looks at is not known here. If their
-/// values differ, all such requests are counted together, under [`Key::GLOBAL`]: otherwise whoever has a key could put
+/// values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever has a key could put
 /// another beside it in each request, and be somebody else each time. White space around a value is no part of it.
 ///
 /// Callers can send whatever they like. A value that nobody has checked, as that of an API key before it is looked up, is as many
@@ -58,7 +58,7 @@ fn the_one<V: AsRef<[u8]> + PartialEq>(mut values: impl Iterator<Item = V>) -> E
     let Some(first) = values.next() else { return Extracted::Missing };
     match values.all(|other| other == first) {
         true => Extracted::Key(Key::from(first.as_ref())),
-        false => Extracted::Key(Key::GLOBAL),
+        false => Extracted::Key(Key::UNCLEAR),
     }
 }
 
@@ -114,7 +114,7 @@ pub struct Cookie(Cow<'static, str>);
 /// name is found percent-encoded as well, as there are readers of cookies that decode it.
 ///
 /// A request may carry several cookies of one name, and which of them the application looks at is not known here. If their
-/// values differ, all such requests are counted together, under [`Key::GLOBAL`]: otherwise whoever has a session could put
+/// values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever has a session could put
 /// another cookie beside it in each request, and be somebody else each time.
 pub fn cookie(name: impl Into<Cow<'static, str>>) -> Cookie {
     Cookie(name.into())

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::Request;
 
 use super::super::{
-    Extracted, Key, KeyExtractor, Secret, extension, from_async_fn, from_fn, header, method, path, peer_ip,
+    Extracted, Key, KeyExtractor, Secret, extension, from_async_fn, from_fn, global, header, method, path,
+    peer_ip,
 };
 use super::{from_peer, key_of, shown, to, with};
 use crate::RequestHead;
@@ -40,6 +41,22 @@ fn the_parts_of_a_tuple_do_not_run_into_each_other() {
     let long = "x".repeat(5_000);
     assert_ne!(key(&long, "a"), key(&long, "b"));
     assert_ne!(key("a", &long), key(&long, "a"));
+}
+
+/// Who does not say who it is must not be taken for somebody who says it elsewhere.
+#[test]
+fn a_part_that_is_unclear_keeps_its_place_in_a_tuple() {
+    let clear = [("x-a", &b"alice"[..]), ("x-b", b"1"), ("x-b", b"2")];
+    let other = [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"alice")];
+    let neither = [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"1"), ("x-b", b"2")];
+    let key = (header("x-a"), header("x-b"));
+    assert_eq!(shown(&key, &with(&clear)), "alice|?");
+    assert_eq!(shown(&key, &with(&other)), "?|alice");
+    assert_eq!(shown(&key, &with(&neither)), "?|?");
+    let key = (header("x-a").secret(), header("x-b").secret());
+    assert_ne!(key_of(&key, &with(&clear)), key_of(&key, &with(&other)));
+    // What is one for all says nothing, wherever it is.
+    assert_eq!(shown(&(global(), header("x-a")), &with(&clear)), "alice");
 }
 
 #[test]
