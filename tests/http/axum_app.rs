@@ -9,8 +9,8 @@ use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tollgate::{
-    ByteCount, Decision, Key, Limits, MINUTE, MeterLayer, Quota, RateLimitLayer, Refusal, RequestHead, Rule,
-    key,
+    ByteCount, Decision, Key, Limits, MINUTE, MeterLayer, MissingKey, Quota, RateLimitLayer, Refusal,
+    RequestHead, Rule, key,
 };
 use tower::ServiceExt;
 
@@ -96,6 +96,23 @@ async fn parameters_of_the_route_are_keys_however_they_are_spelled() {
             [200, 200, 429]
         );
         assert_eq!(statuses(&app, &["/a/api/users/8"]).await, [200]);
+    }
+}
+
+/// A router may have routes that would be mistakes in a rule.
+#[tokio::test]
+async fn parameters_are_found_in_whatever_route_the_router_takes() {
+    let rule = Rule::new("r", Quota::per_hour(1)).key(key::path_param("id")).on_missing_key(MissingKey::Skip);
+    let app = Router::new()
+        .without_v07_checks()
+        .route("/v1/:batch/{id}", get(hello))
+        .route("/v2/user_{id}", get(hello))
+        .route("/v3/{{a}}/{id}", get(hello))
+        .layer(layer(rule));
+    for [one, other] in
+        [["/v1/:batch/1", "/v1/:batch/2"], ["/v2/user_3", "/v2/user_4"], ["/v3/{a}/5", "/v3/{a}/6"]]
+    {
+        assert_eq!(statuses(&app, &[one, one, other]).await, [200, 429, 200], "{one}");
     }
 }
 

@@ -1,5 +1,7 @@
 //! What axum knows about a request, and what its handlers can know about the limits.
 
+mod route;
+
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -10,7 +12,6 @@ use axum::response::{IntoResponse, Response};
 use http::{Extensions, StatusCode, request};
 
 use crate::RequestHead;
-use crate::rule::Pattern;
 use crate::settle::Limits;
 
 /// The peer's address, as a server started with connect info has it.
@@ -39,8 +40,7 @@ pub(crate) fn original_path(extensions: &Extensions) -> Option<&str> {
 
 /// A parameter of the route that matched.
 pub(crate) fn route_param<'a>(head: &RequestHead<'a>, name: &str) -> Option<Cow<'a, [u8]>> {
-    let pattern = Pattern::parse(route(head.extensions())?).ok()?;
-    pattern.param(head.path(), name)
+    route::param(route(head.extensions())?, head.path(), name)
 }
 
 /// There are no [`Limits`] to extract: there is no [layer](crate::RateLimitLayer) around the handler that would tell.

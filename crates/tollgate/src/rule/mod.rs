@@ -29,8 +29,6 @@ pub(crate) use self::host::of_authority;
 pub(crate) use self::index::Match;
 pub use self::mode::Mode;
 pub(crate) use self::mode::Role;
-#[cfg(feature = "axum")]
-pub(crate) use self::pattern::Pattern;
 pub(crate) use self::pattern::decode;
 pub use self::rule_set::RuleSet;
 pub(crate) use self::set::{Matching, Rules};
