@@ -83,7 +83,9 @@ async fn serve<S: Store>(args: &Args, rules: Loaded<FileSource>, store: S) -> Re
     let metrics =
         args.metrics.map(|address| metrics::install().map(|metrics| (address, metrics))).transpose()?;
     let limiter = rules.limiter().store(store).build()?;
-    let layer = rules.layer().apply(RateLimitLayer::new(limiter.clone()));
+    // Whatever the upstream makes of one: it may not look at methods at all. A file can say otherwise.
+    let layer = RateLimitLayer::new(limiter.clone()).charge_preflights(true);
+    let layer = rules.layer().apply(layer);
     let shutdown = Shutdown::default();
     let proxy = Proxy {
         client: upstream::client(args)?,

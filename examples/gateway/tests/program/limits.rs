@@ -129,6 +129,18 @@ async fn a_leaky_bucket_holds_back_and_refuses_whom_it_cannot() {
     assert!(elapsed >= least, "{admitted} in {elapsed:?}");
 }
 
+/// The upstream need not take it for one.
+#[tokio::test]
+async fn a_preflight_is_counted_unless_the_file_says_otherwise() {
+    let rules = "[[rules]]\nname = \"one\"\nquota = \"1/day\"\n";
+    let preflight = "origin: http://a.example\r\naccess-control-request-method: GET\r\n";
+    for (settings, status) in [("", 429), ("[layer]\ncharge-preflights = false\n", 200)] {
+        let gateway = Gateway::start(&format!("{settings}{rules}"), answering(HELLO).await, &[]);
+        assert_eq!(ask(&gateway, "OPTIONS /", preflight).await.0.status(), 200);
+        assert_eq!(ask(&gateway, "OPTIONS /", preflight).await.0.status(), status, "{settings}");
+    }
+}
+
 /// Patient with Redis, since the machine may be busy. One that has gone refuses connections, which is noticed at once.
 fn with(redis: &RedisServer) -> [String; 4] {
     ["--redis", &redis.url(), "--redis-timeout", "2s"].map(str::to_owned)
