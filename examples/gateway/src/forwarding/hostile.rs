@@ -77,7 +77,7 @@ proptest! {
             prop_assert!(!head.headers.contains_key("x-real-ip") && !head.headers.contains_key("x-forwarded-evil"));
         }
         for name in head.headers.keys() {
-            prop_assert!(!name.as_str().contains("_forwarded") && !name.as_str().contains("forwarded_"), "{}", name);
+            prop_assert!(!name.as_str().contains('_'), "{}", name);
         }
         // What is about the connection is what the gateway says of its own.
         prop_assert_eq!(head.headers.contains_key("upgrade"), offer.is_some());

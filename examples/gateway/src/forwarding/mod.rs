@@ -1,6 +1,7 @@
 //! What of a message's head goes on, and what the gateway writes into it. Nothing here waits or sends.
 
 mod hop_by_hop;
+mod names;
 mod offer;
 mod origin;
 mod plain;
@@ -66,6 +67,7 @@ impl Forwarding {
             offer.write(&mut head.headers);
         }
 
+        names::strip_disguised(&mut head.headers);
         origin::tell(&mut head.headers, peer, self.trusts(peer), asked.as_ref());
         let host = match self.host {
             Host::Pass => asked.as_ref().unwrap_or(self.upstream.host()),

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use http::header::{FORWARDED, TRAILER};
+use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::hop_by_hop::tokens;
+use super::names::{remove, remove_trailers};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -40,20 +40,8 @@ const CLIENT_FIELDS: [&str; 15] = [
 /// nothing and goes no further.
 pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: Option<&HeaderValue>) {
     let peer = peer.to_canonical();
-    remove(headers, |name| {
-        let plain = name.replace('_', "-");
-        // To some upstreams `_` and `-` are the same, and no proxy writes such names.
-        let is_disguised = plain != name;
-        is_of_proxies(&plain) && (is_disguised || !trusted)
-    });
-    // Trailers go on only if they are announced, and some upstreams put them with the fields.
-    let announces = |name: &[u8]| {
-        let name = String::from_utf8_lossy(name).to_ascii_lowercase().replace('_', "-");
-        is_of_proxies(&name)
-    };
-    if tokens(headers, &TRAILER).any(announces) {
-        headers.remove(TRAILER);
-    }
+    remove(headers, |name| is_of_proxies(name) && !trusted);
+    remove_trailers(headers, is_of_proxies);
     append(headers, &X_FORWARDED_FOR, peer.to_string().as_bytes());
     if !headers.contains_key(X_FORWARDED_PROTO) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(PROTO));
@@ -70,13 +58,6 @@ pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: O
 
 fn is_of_proxies(name: &str) -> bool {
     name == "forwarded" || name.starts_with("x-forwarded-") || CLIENT_FIELDS.contains(&name)
-}
-
-fn remove(headers: &mut HeaderMap, is_unwanted: impl Fn(&str) -> bool) {
-    let names: Vec<_> = headers.keys().filter(|name| is_unwanted(name.as_str())).cloned().collect();
-    for name in names {
-        headers.remove(name);
-    }
 }
 
 /// Adds to a list. All of it becomes one line, since some look at one only.

@@ -66,6 +66,20 @@ fn a_stranger_cannot_say_for_whom_it_asks() {
     has(&from(PEER, &[("trailer", "x-sum")]), "trailer", &["x-sum"]);
 }
 
+/// What is counted is then all that the upstream sees.
+#[test]
+fn a_name_that_may_be_taken_for_another_goes_no_further() {
+    for peer in [PEER, "10.0.0.1"] {
+        let fields = [("x_api_key", "mallory"), ("x-api_key", "mallory"), ("_", "1"), ("x-api-key", "alice")];
+        let headers = from(peer, &fields);
+        for gone in ["x_api_key", "x-api_key", "_"] {
+            has(&headers, gone, &[]);
+        }
+        has(&headers, "x-api-key", &["alice"]);
+        has(&from(peer, &[("trailer", "x-sum, X_Api_Key")]), "trailer", &[]);
+    }
+}
+
 #[test]
 fn a_body_that_is_coded_for_the_way_goes_no_further() {
     for (lines, is_good) in [

@@ -6,7 +6,7 @@ use serde_json::Value;
 use tollgate_servers::RedisServer;
 
 use crate::gateway::Gateway;
-use crate::upstream::{HELLO, answering};
+use crate::upstream::{HELLO, Upstream, answering};
 use crate::wire::{Head, PATIENCE};
 
 const README: &str = include_str!("../../README.md");
@@ -139,6 +139,18 @@ async fn a_preflight_is_counted_unless_the_file_says_otherwise() {
         assert_eq!(ask(&gateway, "OPTIONS /", preflight).await.0.status(), 200);
         assert_eq!(ask(&gateway, "OPTIONS /", preflight).await.0.status(), status, "{settings}");
     }
+}
+
+/// To some upstreams both names are one.
+#[tokio::test]
+async fn a_key_by_another_name_is_neither_counted_nor_passed_on() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(file("fixed-window.toml"), &upstream, &[]);
+    let mut client = gateway.connect().await;
+    client.send("GET / HTTP/1.1\r\nhost: x\r\nx_api_key: alice\r\nx-http-method-override: PUT\r\n\r\n").await;
+    let (_, request) = upstream.request().await;
+    assert_eq!((request.field("x_api_key"), request.field("x-api-key")), (None, None));
+    assert_eq!(request.field("x-http-method-override"), Some("PUT"));
 }
 
 /// Patient with Redis, since the machine may be busy. One that has gone refuses connections, which is noticed at once.
