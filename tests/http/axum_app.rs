@@ -171,6 +171,23 @@ async fn whatever_a_route_serves_is_counted_by_a_rule_of_the_same_path() {
 }
 
 #[tokio::test]
+async fn what_a_nested_service_serves_is_three_paths() {
+    let inner = || Router::<()>::new().fallback(hello);
+    let rule = || Rule::new("r", Quota::per_hour(3)).on_missing_key(MissingKey::Skip);
+    let files = ["/files", "/files/", "/files/{*rest}"].into_iter().fold(rule(), Rule::on_path);
+    let app = Router::new().nest_service("/files", inner()).layer(layer(files.key(key::global())));
+    assert_eq!(statuses(&app, &["/files", "/files/", "/files/a"]).await, [200; 3]);
+    assert_eq!(statuses(&app, &["/files", "/files/", "/files//", "/files/a/b"]).await, [429; 4]);
+
+    let patterns = ["/tenants/{tenant}", "/tenants/{tenant}/", "/tenants/{tenant}/{*rest}"];
+    let tenants = patterns.into_iter().fold(rule(), Rule::on_path).key(key::path_param("tenant"));
+    let app = Router::new().nest_service("/tenants/{tenant}", inner()).layer(layer(tenants));
+    assert_eq!(statuses(&app, &["/tenants/a", "/tenants/a/", "/tenants/a/x"]).await, [200; 3]);
+    assert_eq!(statuses(&app, &["/tenants/a", "/tenants/a/", "/tenants/a/y"]).await, [429; 3]);
+    assert_eq!(statuses(&app, &["/tenants/b"]).await, [200]);
+}
+
+#[tokio::test]
 async fn a_handler_can_see_the_decision() {
     async fn handler(Extension(decision): Extension<Decision>) -> String {
         decision.outcome("r").unwrap().remaining().to_string()

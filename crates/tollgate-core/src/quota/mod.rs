@@ -60,8 +60,8 @@ pub(crate) struct Span {
 /// # Numbers that make no sense
 ///
 /// A quota of zero, a burst on a window and the like do not panic, because quotas may be computed
-/// while a request waits. Such a quota admits nothing, [`Quota::check`] says what is wrong with it,
-/// and whatever takes a quota as configuration refuses it.
+/// while a request waits. Such a quota admits nothing that costs anything, [`Quota::check`] says what
+/// is wrong with it, and whatever takes a quota as configuration refuses it.
 #[derive(Clone, Copy)]
 pub struct Quota {
     algorithm: Algorithm,
@@ -238,7 +238,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// Says what is wrong. A quota with an error admits nothing.
+    /// Says what is wrong. A quota with an error admits nothing that costs anything.
     pub const fn check(&self) -> Result<(), QuotaError> {
         match self.fault {
             None => Ok(()),

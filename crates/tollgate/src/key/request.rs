@@ -175,7 +175,8 @@ pub struct PathParam(Cow<'static, str>);
 
 /// A path parameter, percent-decoded: of the pattern by which the rule matched, or of any of them if it did by several, else
 /// (with the `axum` feature) of the matched route. A service that is nested by `Router::nest_service` has none of these: there, have
-/// the rule match by a pattern, as `/tenants/{tenant}/{*rest}`.
+/// the rule match by patterns, of which it takes three: `/tenants/{tenant}`, `/tenants/{tenant}/` and
+/// `/tenants/{tenant}/{*rest}`.
 ///
 /// It is text here. To a handler that parses it, `7`, `07` and `+7` are one number; to this they are three keys, and who guesses
 /// at an account has as many budgets as there are spellings. Where it is parsed, count by what was: by what an outer layer

@@ -33,8 +33,9 @@ impl Rule {
     /// `/files/a/` are four paths, as they are for axum's router. A service that folds them, as `ServeDir` does, or a layer that
     /// takes off slashes, sees one resource where a rule for `/files/a` sees one of four, and who writes another is not
     /// limited by it. So does one that decodes a path before it routes: a `%2F` is part of a segment here, and `/files%2Fa` is
-    /// another path than `/files/a`. There, limit all that the service serves, by `/files/{*rest}` and with a key that does not have the path
-    /// in it; or have a layer outside this one answer, or rewrite, whatever is not written in the plain way.
+    /// another path than `/files/a`. There, limit all that the service serves, with a key that does not have the path in it; or have a layer
+    /// outside this one answer, or rewrite, whatever is not written in the plain way. What is served under `/files` is three paths:
+    /// `/files`, `/files/` and `/files/{*rest}`, which never stands for nothing.
     pub fn on(mut self, method: Method, path: impl Into<String>) -> Self {
         self.targets.push((Some(method), Some(path.into())));
         self
