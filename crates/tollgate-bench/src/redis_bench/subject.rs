@@ -16,6 +16,8 @@ pub enum Subject {
     Incr(MultiplexedConnection),
     /// The best that a script for each request can do.
     Script(MultiplexedConnection, Arc<redis::Script>),
+    /// A log as a sorted set, by a script for each request.
+    SortedSet(MultiplexedConnection, Arc<redis::Script>),
     /// Our store: all rules in one call.
     Ours(RedisStore, Arc<Vec<(RuleName, Quota)>>),
     /// Our store, a call for each rule.
@@ -43,7 +45,24 @@ redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', math.ceil((tat - no
 return tat - now
 ";
 
+/// The log that is mostly used: an entry for each admission, with its moment as the score, and a name of its own.
+const SORTED_SET: &str = r"
+local t = redis.call('TIME')
+local now, limit, period = t[1] * 1000000 + t[2], tonumber(ARGV[1]), tonumber(ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now - period)
+if redis.call('ZCARD', KEYS[1]) >= limit then return 0 end
+redis.call('ZADD', KEYS[1], now, now .. ':' .. redis.call('INCR', KEYS[1] .. ':number'))
+redis.call('PEXPIRE', KEYS[1], period / 1000)
+return 1
+";
+
 impl Subject {
+    /// A log of an hour as a sorted set.
+    #[must_use]
+    pub fn sorted_set(connection: MultiplexedConnection) -> Self {
+        Self::SortedSet(connection, Arc::new(redis::Script::new(SORTED_SET)))
+    }
+
     /// The script for each request.
     #[must_use]
     pub fn script(connection: MultiplexedConnection) -> Self {
@@ -67,6 +86,12 @@ impl Subject {
                 call.arg(36_000_000).arg(3_600_000_000_000_000_i64);
                 let left: i64 = call.invoke_async(connection).await.expect("the script works");
                 left >= 0
+            }
+            Self::SortedSet(connection, script) => {
+                let mut call = script.key(["log:", key].concat());
+                call.arg(100_000_000).arg(3_600_000_000_i64);
+                let admitted: i64 = call.invoke_async(connection).await.expect("the script works");
+                admitted == 1
             }
             Self::Ours(store, rules) => match &***rules {
                 [(rule, quota)] => decided(store, &[Charge::new(*rule, key, quota)]).await,
