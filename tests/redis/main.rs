@@ -12,6 +12,7 @@ mod failure;
 mod foreign;
 mod inspect;
 mod keys;
+mod long_logs;
 mod modes;
 mod moving;
 mod outcomes;

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use redis::Script;
 
 pub(crate) const CHARGE_TEXT: &str = concat!(
+    include_str!("script/log.lua"),
     include_str!("script/charge.lua"),
     include_str!("script/counter.lua"),
     include_str!("script/reread.lua"),
@@ -12,6 +13,7 @@ pub(crate) const CHARGE_TEXT: &str = concat!(
     include_str!("script/charge_general.lua")
 );
 pub(crate) const SETTLE_TEXT: &str = concat!(
+    include_str!("script/log.lua"),
     include_str!("script/settle.lua"),
     include_str!("script/counter.lua"),
     include_str!("script/reread.lua"),

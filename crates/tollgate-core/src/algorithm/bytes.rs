@@ -21,7 +21,7 @@
 //! | sliding window | 6 | number of the window |
 //! | | 1 to 4, twice | count of the window before, count of this one |
 //! | sliding log | 4 | cost of all entries |
-//! | | 7 + *w*, each | moment and cost of an entry, oldest first; form ≥ 5 × (*w* − 1) |
+//! | | 7 + *w*, each | moment and cost of an entry, oldest first; form ≥ 5 × (*w* − 1). Before the oldest there may be zeros, and behind the newest moments of 2⁵⁶ − 1 with a cost of zero, which are room for others |
 //!
 //! Of two quotas at once, both counters:
 //!
@@ -80,6 +80,8 @@ const MAX: usize = 4;
 const OWES: u64 = 1 << 55;
 /// How wide a moment is.
 const MOMENT: usize = 7;
+/// What stands where a log has room for an entry.
+const NO_MOMENT: u64 = (1 << (8 * MOMENT)) - 1;
 /// How wide the number of a window is: enough for windows of a millisecond.
 const INDEX: usize = 6;
 /// How wide the cost of a whole log is.
@@ -341,6 +343,7 @@ fn read_log(mut rest: &[u8], costs: usize) -> Option<State> {
         let (at, cost) = entry.split_at(MOMENT);
         (number(at), number(cost) as u32)
     });
+    let entries = entries.skip_while(|entry| *entry == (0, 0)).take_while(|entry| *entry != (NO_MOMENT, 0));
     let log = sliding_log::State::from_entries(entries);
     let in_order = log.entries().is_sorted_by_key(|(at, _)| at);
     let in_time = log.entries().last().is_none_or(|(at, _)| at < END);

@@ -6,7 +6,7 @@
 
 local read, write, call, concat = struct.unpack, struct.pack, redis.call, table.concat
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
-local byte, char, sub = string.byte, string.char, string.sub
+local byte, char, sub, rep = string.byte, string.char, string.sub, string.rep
 
 local ask, keys = ARGV[1], KEYS
 local deadline, now, id, run_count, held_count, held_requests, term_count, group_count, spare_count, at =
@@ -330,23 +330,33 @@ for r = 1, run_count + held_count do
         good = cost > 0 and units <= limit
         if good then call('SET', keys[k], head .. write('<I4' .. sub(form, 2), units, now, units), AT, life) end
       elseif cost > 0 and #value >= base + size - 1 and (#value - base + 1) % size == 0 and sub(value, 1, #head) == head then
-        local total = read('<I4', value, base - 4)
-        local newest, latest = read(form, value, #value - size + 1)
+        local total, at, free = read('<I4', value, base - 4), base, #value + 1
+        if #value > LONG then at, free = ends_of_log(value, base, size) end
+        local newest, latest = 0, 0
+        if free > at then newest, latest = read(form, value, free - size) end
         if newest < now and newest + period > now then
-          local at, live = base, total
+          local live, left = total, at
           local moment, oldest = read(form, value, at)
           while moment + period <= now do
             live, at = live - oldest, at + size
             moment, oldest = read(form, value, at)
           end
-          local count = (#value - at + 1) / size
+          local count = (free - at) / size
           -- The sum of all costs is no more than they can be, and no less than those that were seen. Else it is no log.
           good = moment <= newest and live + units <= limit and live <= count * largest
             and live >= (count > 1 and oldest + latest or oldest)
           if good then
-            -- Each copy of a string takes Lua a look at every byte, and so there is only this one.
-            local entries, entry = sub(value, at), write(form, now, units)
-            call('SET', keys[k], head .. write('<I4', live + units) .. entries .. entry, AT, life)
+            local entry, new_total = write(form, now, units), write('<I4', live + units)
+            if free > #value or 2 * count * size < #value then
+              local news = head .. new_total .. sub(value, at, free - 1) .. entry
+              if #news > LONG then news = news .. rep(NO_MOMENT .. rep('\0', wide), ceil(count / 8)) end
+              call('SET', keys[k], news, AT, life)
+            else
+              if at > left then call('SETRANGE', keys[k], left - 1, rep('\0', at - left)) end
+              call('SETRANGE', keys[k], free - 1, entry)
+              call('SETRANGE', keys[k], #head, new_total)
+              call(given and 'PEXPIRE' or 'PEXPIREAT', keys[k], life)
+            end
             -- What the answers depend on: the oldest entry, and the sum of the others in the place of the newest.
             local told = head .. write('<I4', live) .. sub(value, at, at + size - 1)
             live = live - oldest

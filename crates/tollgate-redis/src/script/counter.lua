@@ -202,3 +202,17 @@ local function at_most(a, b, c, d)
   if a2 ~= b2 then return a2 < b2 end
   return a3 <= b3
 end
+
+-- From here on, long logs have nothing but entries.
+for k = 1, #keys do
+  local value = values[k]
+  if value and #value > LONG then
+    local algorithm, _, _, from, wide = read_head(value)
+    if algorithm == SLIDING_LOG then
+      local first, free = ends_of_log(value, from + 4, 7 + wide)
+      if first > from + 4 or free <= #value then
+        values[k] = sub(value, 1, from + 3) .. sub(value, first, free - 1)
+      end
+    end
+  end
+end

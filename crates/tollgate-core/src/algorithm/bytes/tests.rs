@@ -123,6 +123,28 @@ fn any_bytes_of_several_quotas_are_read_without_a_panic() {
     }
 }
 
+#[test]
+fn a_log_may_have_zeros_before_its_entries_and_room_behind_them() {
+    let quota = Quota::sliding_log(10, MINUTE);
+    let counter = counted(quota, &[1, 2, 3]);
+    let bytes = counter.to_bytes();
+    let (head, entries) = bytes.split_at(bytes.len() - 3 * (MOMENT + 1));
+    let zeros = [0; 2 * (MOMENT + 1)];
+    let room = [&[0xff; MOMENT][..], &[0]].concat();
+    for value in [
+        [head, &zeros, entries].concat(),
+        [head, entries, &room].concat(),
+        [head, &zeros, entries, &room, &room].concat(),
+    ] {
+        assert_eq!(Counter::from_bytes(&value).as_ref(), Some(&counter), "{value:02x?}");
+    }
+    // But not between them, and what costs something is an entry.
+    let (first, others) = entries.split_at(MOMENT + 1);
+    assert_eq!(Counter::from_bytes(&[head, first, &zeros, others].concat()), None);
+    assert_eq!(Counter::from_bytes(&[head, first, &room, others].concat()), None);
+    assert_eq!(Counter::from_bytes(&[head, entries, &[0xff; MOMENT], &[1]].concat()), None);
+}
+
 /// To the quota that such a counter would be of, a part of a microsecond is another one.
 #[test]
 fn a_rate_that_no_quota_has_is_none() {
