@@ -1,9 +1,8 @@
 //! Who is being counted.
 
 mod by_ref;
+mod from;
 mod show;
-
-use std::net::{IpAddr, Ipv4Addr};
 
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
@@ -28,6 +27,8 @@ enum Kind {
     Text,
     Secret,
     Number,
+    /// A number below zero, without its sign.
+    Negative,
     V4,
     V6,
     /// The SHA-256 of what would not fit.
@@ -44,11 +45,12 @@ impl Kind {
             1 => Self::Text,
             2 => Self::Secret,
             3 => Self::Number,
-            4 => Self::V4,
-            5 => Self::V6,
-            6 => Self::Digest,
-            7 => Self::SecretDigest,
-            8 => Self::Unclear,
+            4 => Self::Negative,
+            5 => Self::V4,
+            6 => Self::V6,
+            7 => Self::Digest,
+            8 => Self::SecretDigest,
+            9 => Self::Unclear,
             _ => Self::Parts,
         }
     }
@@ -235,93 +237,6 @@ fn parts(mut rest: &[u8]) -> impl Iterator<Item = (Kind, &[u8])> {
         rest = after;
         Some((Kind::of(*kind), part))
     })
-}
-
-impl From<&str> for Key {
-    #[inline]
-    fn from(text: &str) -> Self {
-        Self::from(text.as_bytes())
-    }
-}
-
-impl From<String> for Key {
-    fn from(text: String) -> Self {
-        Self::from(text.as_bytes())
-    }
-}
-
-impl From<&String> for Key {
-    #[inline]
-    fn from(text: &String) -> Self {
-        Self::from(text.as_bytes())
-    }
-}
-
-impl From<&[u8]> for Key {
-    #[inline]
-    fn from(bytes: &[u8]) -> Self {
-        Self::of(Kind::Text, bytes)
-    }
-}
-
-impl From<u64> for Key {
-    fn from(number: u64) -> Self {
-        Self::of(Kind::Number, &number.to_be_bytes())
-    }
-}
-
-impl From<u32> for Key {
-    fn from(number: u32) -> Self {
-        Self::from(u64::from(number))
-    }
-}
-
-impl From<IpAddr> for Key {
-    /// The address as it is, except that an IPv4-mapped IPv6 address is the IPv4 address.
-    #[inline]
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => Self::of(Kind::V4, &v4.octets()),
-            IpAddr::V6(v6) => Self::of(Kind::V6, &v6.octets()),
-        }
-    }
-}
-
-impl From<Ipv4Addr> for Key {
-    #[inline]
-    fn from(address: Ipv4Addr) -> Self {
-        Self::of(Kind::V4, &address.octets())
-    }
-}
-
-impl From<()> for Key {
-    fn from((): ()) -> Self {
-        Self::GLOBAL
-    }
-}
-
-impl From<&Self> for Key {
-    fn from(key: &Self) -> Self {
-        *key
-    }
-}
-
-impl<A: Into<Self>, B: Into<Self>> From<(A, B)> for Key {
-    fn from((a, b): (A, B)) -> Self {
-        a.into().and(b)
-    }
-}
-
-impl<A: Into<Self>, B: Into<Self>, C: Into<Self>> From<(A, B, C)> for Key {
-    fn from((a, b, c): (A, B, C)) -> Self {
-        a.into().and(b).and(c)
-    }
-}
-
-impl<A: Into<Self>, B: Into<Self>, C: Into<Self>, D: Into<Self>> From<(A, B, C, D)> for Key {
-    fn from((a, b, c, d): (A, B, C, D)) -> Self {
-        a.into().and(b).and(c).and(d)
-    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ impl fmt::Display for Key {
                 Kind::Secret => hex(f, "secret", &Sha256::digest(part))?,
                 Kind::SecretDigest => hex(f, "secret", part)?,
                 Kind::Digest | Kind::Parts => hex(f, "sha256", part)?,
-                Kind::Number => write!(f, "#{}", part.iter().fold(0, |n, b| n << 8 | u64::from(*b)))?,
+                Kind::Number => write!(f, "#{}", number(part))?,
+                Kind::Negative => write!(f, "#-{}", number(part))?,
                 Kind::Unclear => f.write_str("?")?,
                 Kind::V4 => write!(f, "{}", IpAddr::from(octets::<4>(part)))?,
                 Kind::V6 => write!(f, "{}", IpAddr::from(octets::<16>(part)))?,
@@ -48,6 +49,10 @@ fn is_ambiguous(text: &[u8]) -> bool {
         || [&b""[..], b"*", b"?"].contains(&text)
         // Few texts need a closer look.
         || (text.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':')) && is_address())
+}
+
+fn number(part: &[u8]) -> u64 {
+    part.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn octets<const N: usize>(part: &[u8]) -> [u8; N] {

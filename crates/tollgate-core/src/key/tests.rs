@@ -1,3 +1,6 @@
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use super::*;
 
 #[test]
@@ -26,6 +29,11 @@ fn different_parts_make_different_keys() {
         Key::UNCLEAR.and(Key::UNCLEAR),
         Key::from("?").and("a"),
         Key::from("#7"),
+        Key::from("#-7"),
+        Key::from("-7"),
+        Key::from(-7_i64),
+        Key::from(i64::MIN),
+        Key::from(i64::MIN.unsigned_abs()),
         Key::secret("a"),
         Key::from("x".repeat(100)),
         Key::from("x".repeat(101)),
@@ -103,4 +111,19 @@ fn a_digest_of_several_parts_is_shown_as_no_single_part_is() {
             assert_ne!(several.to_string(), single.to_string());
         }
     }
+}
+
+#[test]
+fn what_means_the_same_is_the_same_key() {
+    assert_eq!(Key::from(7_i64), Key::from(7_u64));
+    assert_eq!(Key::from(-7_i32), Key::from(-7_i64));
+    assert_eq!(Key::from(-7_i32).to_string(), "#-7");
+    assert_eq!(Key::from(i64::MIN).to_string(), format!("#{}", i64::MIN));
+    for bytes in [Key::from(b"alice"), Key::from(*b"alice"), Key::from(b"alice".to_vec())] {
+        assert_eq!(bytes, Key::from("alice"));
+    }
+    assert_eq!(Key::from(Cow::Borrowed("alice")), Key::from("alice"));
+    let mapped = Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped();
+    assert_eq!(Key::from(mapped), Key::from(Ipv4Addr::new(192, 0, 2, 1)));
+    assert_eq!(Key::from(Ipv6Addr::LOCALHOST), Key::from(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1_u16])));
 }
