@@ -13,6 +13,7 @@ mod foreign;
 mod inspect;
 mod keys;
 mod long_logs;
+mod maps;
 mod modes;
 mod moving;
 mod outcomes;

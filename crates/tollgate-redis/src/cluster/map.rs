@@ -12,7 +12,7 @@ pub(super) type Address = (String, u16);
 pub(super) struct Map {
     pub(super) nodes: Vec<Address>,
     /// For each slot, the number of its node.
-    slots: Vec<Option<u16>>,
+    pub(super) slots: Vec<Option<u16>>,
 }
 
 impl Map {
@@ -58,7 +58,15 @@ impl Map {
 
     /// Whether each slot has the same node in both.
     pub(super) fn agrees(&self, other: &Self) -> bool {
-        (0..SLOTS).all(|slot| self.node(slot) == other.node(slot))
+        // Addresses are compared once, and then numbers.
+        let theirs = |node: &Address| other.nodes.iter().position(|their| their == node);
+        let theirs: Vec<_> = self.nodes.iter().map(|node| theirs(node).map(|number| number as u16)).collect();
+        let slots = self.slots.iter().zip(&other.slots);
+        self.slots.len() == other.slots.len()
+            && slots.into_iter().all(|(ours, their)| match (ours, their) {
+                (Some(ours), Some(their)) => theirs.get(usize::from(*ours)) == Some(&Some(*their)),
+                (ours, their) => ours.is_none() && their.is_none(),
+            })
     }
 
     /// Whether any slot is a node's.

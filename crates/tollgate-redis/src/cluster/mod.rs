@@ -3,6 +3,8 @@
 mod map;
 mod router;
 mod slot;
+mod survey;
+mod vote;
 
 pub(crate) use self::router::Router;
 pub(crate) use self::slot::slot;

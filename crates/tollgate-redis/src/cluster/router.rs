@@ -8,14 +8,15 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError, ServerErrorKind};
 use tokio::sync::{Notify, Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 use tollgate_core::StoreError;
 
 use super::map::{Address, Map};
 use super::slot::tag_in;
+use super::survey::Survey;
 use crate::breaker::{Breaker, BreakerState};
 use crate::config::Config;
-use crate::connect::{Target, at, open};
+use crate::connect::{Target, at};
 use crate::denied::Denied;
 use crate::link::{Link, Redirect, unavailable};
 use crate::request::Ask;
@@ -26,7 +27,7 @@ const REDIRECTS: u8 = 8;
 const BETWEEN: Duration = Duration::from_millis(1);
 /// How often the nodes are asked who has which slots, though nothing seems wrong.
 const REFRESH: Duration = Duration::from_secs(30);
-/// The same while a node fails.
+/// The same while a node fails, or they do not agree.
 const REFRESH_IN_TROUBLE: Duration = Duration::from_millis(100);
 
 /// For how long a node without slots is kept after it was last asked about one that is on its way to it.
@@ -244,36 +245,23 @@ impl Router {
         self.seeds[0].get_connection_info()
     }
 
-    /// Asks the nodes who has which slots, until one knows.
-    async fn refresh(self: &Arc<Self>) -> Result<(), RedisError> {
+    /// Asks the nodes who has which slots: those that are known, and those that were at first, in case all that are known now are
+    /// wrong. Says whether they agree.
+    async fn refresh(self: &Arc<Self>, survey: &mut Survey) -> Result<bool, RedisError> {
         let known: Vec<Address> = self.links().keys().cloned().collect();
         let known = known.into_iter().map(|(host, port)| at(self.node_info(), host, port));
         let seeds = self.seeds.iter().map(|seed| seed.get_connection_info().clone());
-        let mut error = RedisError::from((ErrorKind::Io, "no node of the cluster answers"));
-        for info in known.chain(seeds) {
-            let asked = match info.addr() {
-                ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                    (host.clone(), *port)
-                }
-                _ => continue,
-            };
-            let asking = async {
-                let mut connection = open(&Client::open(info)?, self.config.connect_timeout).await?;
-                let answer = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
-                Map::read(&answer, &asked)
-            };
-            match timeout(self.config.connect_timeout, asking).await {
-                Ok(Ok(map)) => {
-                    self.take(map);
-                    return Ok(());
-                }
-                Ok(Err(failed)) => error = failed,
-                Err(_) => {
-                    error = RedisError::from((ErrorKind::Io, "a node of the cluster did not answer in time"));
-                }
+        let address = |info: &ConnectionInfo| match info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                Some((host.clone(), *port))
             }
-        }
-        Err(error)
+            _ => None,
+        };
+        let nodes = known.chain(seeds).filter_map(|info| Some((address(&info)?, info))).collect();
+        let believed = self.map.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let found = survey.ask(&nodes, &believed).await?;
+        self.take(found.map);
+        Ok(found.agreed)
     }
 
     /// Uses a new map, connects to nodes that are new, and lets go of those that have nothing any more.
@@ -321,14 +309,23 @@ impl Drop for Ending {
 /// Keeps the map right for as long as there is a router.
 async fn refresh_for_ever(router: Weak<Router>) {
     let _ending = Ending(router.clone());
+    let Some(mut survey) = router.upgrade().map(|strong| Survey::new(strong.config.connect_timeout)) else {
+        return;
+    };
     loop {
         let Some(strong) = router.upgrade() else { return };
-        let refreshed = strong.refresh().await;
+        let refreshed = strong.refresh(&mut survey).await;
         // Before they are looked at, so that no change falls in between.
         let mut changes: Vec<watch::Receiver<BreakerState>> =
             strong.links().values().map(|node| node.link.breaker().watch()).collect();
+        let in_doubt = !matches!(refreshed, Ok(true));
         let trouble = refreshed.err().map(unavailable).or_else(|| strong.trouble());
-        let pause = if trouble.is_some() { REFRESH_IN_TROUBLE } else { REFRESH };
+        let pause = if trouble.is_some() || in_doubt {
+            REFRESH_IN_TROUBLE
+        } else {
+            survey.rest();
+            REFRESH
+        };
         match trouble {
             Some(error) => strong.breaker.open(error),
             None => strong.breaker.close(),

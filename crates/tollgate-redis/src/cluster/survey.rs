@@ -1,0 +1,162 @@
+//! Asks the nodes who has which slots.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use redis::aio::MultiplexedConnection;
+use redis::{Client, ConnectionInfo, ErrorKind, RedisError};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::map::{Address, Map};
+use super::vote::elect;
+use crate::connect::open;
+
+/// How long others are waited for when the first has answered, besides as long as that took.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// Those who are asked, and what is kept from one time to the next.
+pub(super) struct Survey {
+    /// How long one may take to answer.
+    patience: Duration,
+    /// The connections of those who answered last.
+    kept: HashMap<Address, MultiplexedConnection>,
+    /// Those who have not answered yet. They are not asked again until they have, or were given up: one that stands still would
+    /// otherwise find all questions when it goes on.
+    pending: FuturesUnordered<BoxFuture<'static, Answer>>,
+    silent: HashSet<Address>,
+    /// How many times they were asked.
+    round: u64,
+}
+
+/// What the nodes say.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) map: Map,
+    /// Whether most of those who were asked have said this.
+    pub(super) agreed: bool,
+}
+
+struct Answer {
+    node: Address,
+    round: u64,
+    said: Result<(Map, MultiplexedConnection), RedisError>,
+}
+
+impl fmt::Debug for Survey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Survey").field("silent", &self.silent).finish_non_exhaustive()
+    }
+}
+
+impl Survey {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self {
+            patience,
+            kept: HashMap::new(),
+            pending: FuturesUnordered::new(),
+            silent: HashSet::new(),
+            round: 0,
+        }
+    }
+
+    /// Asks all of them at once. It comes back as soon as most say the same; or a moment after the first has answered, since
+    /// one that does not answer must not keep the others from being believed.
+    pub(super) async fn ask(
+        &mut self,
+        nodes: &HashMap<Address, ConnectionInfo>,
+        believed: &Map,
+    ) -> Result<Found, RedisError> {
+        self.round += 1;
+        let began = Instant::now();
+        let (mut until, mut able) = (began + self.patience, nodes.len());
+        nodes.iter().for_each(|(node, info)| self.ask_one(node, info));
+        let mut error = RedisError::from((ErrorKind::Io, "no node of the cluster answers"));
+        let mut answers: Vec<(Address, Map)> = Vec::new();
+        while let Ok(Some(answer)) = timeout_at(until, self.pending.next()).await {
+            self.silent.remove(&answer.node);
+            // It may have been given up since it was asked.
+            let Some(info) = nodes.get(&answer.node) else { continue };
+            match answer.said {
+                Ok((map, connection)) => {
+                    self.kept.insert(answer.node.clone(), connection);
+                    if answer.round != self.round {
+                        // It was slow, and much may have happened since.
+                        self.ask_one(&answer.node, info);
+                        continue;
+                    }
+                    if answers.is_empty() {
+                        until = until.min(Instant::now() + began.elapsed() + GRACE);
+                    }
+                    answers.push((answer.node, map));
+                }
+                Err(failed) => {
+                    self.kept.remove(&answer.node);
+                    able = able.saturating_sub(1);
+                    error = failed;
+                }
+            }
+            if let Some(map) = majority(&answers, able) {
+                return Ok(Found { map: map.clone(), agreed: true });
+            }
+        }
+        if answers.is_empty() {
+            return Err(error);
+        }
+        Ok(Found { map: elect(&answers, believed), agreed: false })
+    }
+
+    /// Closes all connections, as nobody is asked for a while.
+    pub(super) fn rest(&mut self) {
+        self.kept.clear();
+        self.pending.clear();
+        self.silent.clear();
+    }
+
+    fn ask_one(&mut self, node: &Address, info: &ConnectionInfo) {
+        if !self.silent.insert(node.clone()) {
+            return;
+        }
+        let (node, info) = (node.clone(), info.clone());
+        let (kept, patience, round) = (self.kept.get(&node).cloned(), self.patience, self.round);
+        let asking = async move {
+            let said = timeout(patience, slots(kept, &info, &node, patience)).await.unwrap_or_else(|_| {
+                Err(RedisError::from((ErrorKind::Io, "a node of the cluster did not answer in time")))
+            });
+            Answer { node, round, said }
+        };
+        self.pending.push(Box::pin(asking));
+    }
+}
+
+/// What more than half of those who are able to say something say.
+fn majority(answers: &[(Address, Map)], able: usize) -> Option<&Map> {
+    if 2 * answers.len() <= able {
+        return None;
+    }
+    let is_said_by_most =
+        |map: &&Map| 2 * answers.iter().filter(|(_, other)| other.agrees(map)).count() > able;
+    answers.iter().map(|(_, map)| map).find(is_said_by_most)
+}
+
+/// What a node says, over the connection that was kept if it still works.
+async fn slots(
+    kept: Option<MultiplexedConnection>,
+    info: &ConnectionInfo,
+    node: &Address,
+    patience: Duration,
+) -> Result<(Map, MultiplexedConnection), RedisError> {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    if let Some(mut connection) = kept {
+        if let Ok(answer) = command.query_async(&mut connection).await {
+            return Ok((Map::read(&answer, node)?, connection));
+        }
+    }
+    let mut connection = open(&Client::open(info.clone())?, patience).await?;
+    let answer = command.query_async(&mut connection).await?;
+    Ok((Map::read(&answer, node)?, connection))
+}

@@ -1,0 +1,106 @@
+//! Who has which slots, where the nodes of a cluster do not all know, or do not all say.
+
+use std::time::{Duration, Instant};
+
+use tollgate_core::{Charge, Key, Quota, Store, StoreError};
+use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
+use tollgate_servers::{Cluster, RedisServer, wait};
+
+use crate::support::{PATIENCE, key_on, ready, rule};
+
+fn start(masters: usize, replicas: usize) -> Cluster {
+    Cluster::start(masters, replicas).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn builder(cluster: &Cluster) -> RedisStoreBuilder {
+    RedisStore::builder(Servers::cluster(cluster.urls()).expect("the cluster has nodes"))
+}
+
+async fn admits(store: &RedisStore, key: &Key) -> Result<bool, StoreError> {
+    let decided = store.charge(&[Charge::new(rule("maps"), key, &Quota::per_day(1_000_000))]).await;
+    decided.map(|decision| decision.is_admitted())
+}
+
+fn is_master(node: &RedisServer) -> bool {
+    match node.command(&["ROLE"]) {
+        Ok(redis::Value::Array(role)) => role.first() == Some(&redis::Value::BulkString(b"master".to_vec())),
+        _ => false,
+    }
+}
+
+fn id(node: &RedisServer) -> String {
+    match node.command(&["CLUSTER", "MYID"]) {
+        Ok(redis::Value::BulkString(id)) => String::from_utf8(id).expect("it is a name"),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_until(what: &str, check: impl Fn() -> bool) {
+    let waited = wait::until(what, PATIENCE, || if check() { Ok(()) } else { Err("not yet") });
+    waited.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// As in a partition: it goes on telling what was, and none of its slots is its own any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_has_lost_sight_of_the_others_is_not_believed() {
+    let cluster = start(3, 1);
+    let keys: Vec<Key> = (0..3).map(|node| key_on(&cluster, node)).collect();
+    let mut stores = Vec::new();
+    // Whom a store listens to first is left to chance.
+    for number in 0..6 {
+        let store = builder(&cluster).timeout(Duration::from_secs(1)).prefix(format!("store-{number}"));
+        stores.push(ready(store).await);
+    }
+    tokio::task::block_in_place(|| {
+        let (lost, successor) = (cluster.node(0), cluster.node(3));
+        for other in &cluster.nodes()[1..] {
+            lost.command(&["CLUSTER", "FORGET", &id(other)]).expect("it obeys");
+        }
+        successor.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]).expect("it obeys");
+        wait_until("the replica to take over", || is_master(successor));
+    });
+    let until = Instant::now() + PATIENCE;
+    let mut in_a_row = 0;
+    while in_a_row < 100 {
+        for (number, store) in stores.iter().enumerate() {
+            for (node, key) in keys.iter().enumerate() {
+                in_a_row += 1;
+                if let Err(error) = admits(store, key).await {
+                    assert!(Instant::now() < until, "store {number}, node {node}: {error:?}");
+                    in_a_row = 0;
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for store in &stores {
+        store.ready(Duration::from_secs(1)).await.expect("all works");
+    }
+}
+
+/// It takes connections, and never says anything. A store is told who has taken its place by the others, and does not wait for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_master_that_stands_still_does_not_keep_its_successor_from_being_found() {
+    let cluster = start(3, 1);
+    let key = key_on(&cluster, 0);
+    let mut stores = Vec::new();
+    for number in 0..4 {
+        let store = builder(&cluster).timeout(Duration::from_millis(100)).prefix(format!("store-{number}"));
+        stores.push(ready(store.connect_timeout(Duration::from_secs(60))).await);
+    }
+    cluster.node(0).pause().expect("it can be stopped");
+    // Somebody has to ask for it to be seen.
+    for store in &stores {
+        admits(store, &key).await.expect_err("it does not answer");
+    }
+    tokio::task::block_in_place(|| {
+        wait_until("the replica to take over", || is_master(cluster.node(3)));
+    });
+    let until = Instant::now() + Duration::from_secs(10);
+    for store in &stores {
+        while let Err(error) = admits(store, &key).await {
+            assert!(Instant::now() < until, "{error:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
