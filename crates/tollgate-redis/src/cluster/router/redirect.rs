@@ -1,0 +1,105 @@
+//! Sends requests to where a node says that they belong.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::Router;
+use crate::cluster::map::Address;
+use crate::link::{Link, unavailable};
+use crate::request::Ask;
+
+/// How often a request may be sent elsewhere.
+const REDIRECTS: u8 = 8;
+/// How long a request waits for a slot that is between two nodes.
+const BETWEEN: Duration = Duration::from_millis(1);
+
+impl Router {
+    /// Sends a request to where a node says that it belongs.
+    pub(super) fn redirect(self: &Arc<Self>, mut ask: Ask, error: &RedisError) {
+        ask.redirects += 1;
+        let settles = ask.settlement().is_some();
+        if ask.redirects > REDIRECTS && settles {
+            self.wanted.notify_one();
+            return self.shelter(ask);
+        }
+        if ask.redirects > REDIRECTS || (ask.deadline <= Instant::now() && !settles) {
+            return ask.fail(&unavailable(error.clone()));
+        }
+        self.wanted.notify_one();
+        let target = error.redirect_node().and_then(|(address, slot)| Some((parse(address)?, slot)));
+        let link = match (error.kind(), target) {
+            (ErrorKind::Server(ServerErrorKind::Moved), Some((address, slot))) => {
+                ask.asking = false;
+                self.map.write().unwrap_or_else(PoisonError::into_inner).set(slot, &address);
+                Some(self.link_to(&address))
+            }
+            // Some of its counters are here and some there, and so it will be until the slot has moved. (Redis before 7 says of
+            // several that all are there as soon as one of them is not here.)
+            (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _)
+                if ask.is_divisible() =>
+            {
+                return ask.divide();
+            }
+            // It may be the counters of others that it was asked with. From now on it goes alone.
+            (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _)
+                if ask.redirects == 1 =>
+            {
+                ask.asking = false;
+                self.link(ask.slot())
+            }
+            (ErrorKind::Server(ServerErrorKind::Ask), Some((address, _))) => {
+                ask.asking = true;
+                let link = self.link_to(&address);
+                if let Some(node) = self.links().get_mut(&address) {
+                    node.asked = Some(Instant::now());
+                }
+                Some(link)
+            }
+            // The slot is between two nodes, or whoever has it is not known by its address: a moment later it may be.
+            _ => None,
+        };
+        match link {
+            // (A settlement is kept there.)
+            Some(link) if link.refuses().is_none() || settles => link.put(ask),
+            link => self.put_later(link, ask),
+        }
+    }
+
+    /// Puts something in line when it can be, if it is not one of too many.
+    fn put_later(self: &Arc<Self>, link: Option<Link>, ask: Ask) {
+        match Arc::clone(&self.between).try_acquire_owned() {
+            Ok(place) => {
+                let router = Arc::clone(self);
+                tokio::spawn(async move {
+                    router.wait_between(link, ask).await;
+                    drop(place);
+                });
+            }
+            Err(_) if ask.settlement().is_some() => self.shelter(ask),
+            Err(_) => ask.fail(&unavailable("too many requests wait for slots that are on their way")),
+        }
+    }
+
+    /// Waits for a node that is new to be connected, or for a slot to have one, as long as there is time.
+    async fn wait_between(&self, link: Option<Link>, mut ask: Ask) {
+        let Some(link) = link else {
+            sleep(BETWEEN).await;
+            ask.asking = false;
+            return self.put(ask);
+        };
+        let mut states = link.breaker().watch();
+        // It answers in any case, if it is too late by saying so.
+        drop(timeout_at(ask.deadline, states.wait_for(|state| !state.is_open())).await);
+        link.put(ask);
+    }
+}
+
+/// The address of a node as an error has it: `host:port`. Nothing if the node does not know the host: then whoever is
+/// asked next about all slots says where it is.
+fn parse(address: &str) -> Option<Address> {
+    let (host, port) = address.rsplit_once(':').filter(|(host, _)| !host.is_empty() && *host != "?")?;
+    Some((host.to_owned(), port.parse().ok()?))
+}
