@@ -104,3 +104,28 @@ async fn a_master_that_stands_still_does_not_keep_its_successor_from_being_found
         }
     }
 }
+
+/// A node that is told not to name hosts names a port alone: then it is on the host of whoever says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_sent_to_a_port_of_the_same_host_finds_it() {
+    let cluster = start(3, 0);
+    for node in cluster.nodes() {
+        let setting = ["CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint"];
+        if let Err(error) = node.command(&setting) {
+            return eprintln!("not tested: {error}");
+        }
+    }
+    let store = ready(builder(&cluster).timeout(Duration::from_secs(2))).await;
+    let key = key_on(&cluster, 0);
+    let slot = cluster.slot(&key.to_string()).expect("it has one");
+    assert!(admits(&store, &key).await.expect("it is decided"));
+    cluster.begin_move(slot, 0, 1).unwrap_or_else(|error| panic!("{error}"));
+    cluster.move_keys(slot, 0, 1).unwrap_or_else(|error| panic!("{error}"));
+    for _ in 0..10 {
+        assert!(admits(&store, &key).await.expect("it is decided where the counter is"));
+    }
+    cluster.end_move(slot, 1).unwrap_or_else(|error| panic!("{error}"));
+    for _ in 0..10 {
+        assert!(admits(&store, &key).await.expect("it is decided where the slot is"));
+    }
+}

@@ -132,9 +132,9 @@ impl Router {
         let probe = if has_slots { tag_in(|slot| map.node(slot) == Some(address)) } else { None };
         let info = at(self.node_info(), address.0.clone(), address.1);
         let config = Config { probe: probe.unwrap_or_default(), ..self.config.clone() };
-        let router = Arc::downgrade(self);
+        let (router, host) = (Arc::downgrade(self), address.0.clone());
         let redirect: Redirect = Arc::new(move |ask, error| match (router.upgrade(), error) {
-            (Some(router), Some(error)) => router.redirect(ask, error),
+            (Some(router), Some(error)) => router.redirect(ask, error, &host),
             (Some(router), None) => {
                 router.wanted.notify_one();
                 router.shelter(ask);

@@ -17,8 +17,8 @@ const REDIRECTS: u8 = 8;
 const BETWEEN: Duration = Duration::from_millis(1);
 
 impl Router {
-    /// Sends a request to where a node says that it belongs.
-    pub(super) fn redirect(self: &Arc<Self>, mut ask: Ask, error: &RedisError) {
+    /// Sends a request to where the node on this host says that it belongs.
+    pub(super) fn redirect(self: &Arc<Self>, mut ask: Ask, error: &RedisError, host: &str) {
         ask.redirects += 1;
         let settles = ask.settlement().is_some();
         if ask.redirects > REDIRECTS && settles {
@@ -29,7 +29,7 @@ impl Router {
             return ask.fail(&unavailable(error.clone()));
         }
         self.wanted.notify_one();
-        let target = error.redirect_node().and_then(|(address, slot)| Some((parse(address)?, slot)));
+        let target = error.redirect_node().and_then(|(address, slot)| Some((parse(address, host)?, slot)));
         let link = match (error.kind(), target) {
             (ErrorKind::Server(ServerErrorKind::Moved), Some((address, slot))) => {
                 ask.asking = false;
@@ -97,9 +97,31 @@ impl Router {
     }
 }
 
-/// The address of a node as an error has it: `host:port`. Nothing if the node does not know the host: then whoever is
-/// asked next about all slots says where it is.
-fn parse(address: &str) -> Option<Address> {
-    let (host, port) = address.rsplit_once(':').filter(|(host, _)| !host.is_empty() && *host != "?")?;
+/// The address of a node as an error has it: `host:port`, or `:port` if it is on the same host as the one that says so. Nothing if
+/// that does not know the host: then whoever is asked next about all slots says where it is.
+fn parse(address: &str, same: &str) -> Option<Address> {
+    let (host, port) = address.rsplit_once(':').filter(|(host, _)| *host != "?")?;
+    let host = if host.is_empty() { same } else { host };
     Some((host.to_owned(), port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_lack_its_host() {
+        for (address, read) in [
+            ("a:7", Some(("a", 7))),
+            ("::1:7", Some(("::1", 7))),
+            (":7", Some(("same", 7))),
+            ("?:7", None),
+            ("a", None),
+            ("a:b", None),
+            ("", None),
+        ] {
+            let read = read.map(|(host, port): (&str, u16)| (host.to_owned(), port));
+            assert_eq!(parse(address, "same"), read, "{address}");
+        }
+    }
 }
