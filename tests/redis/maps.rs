@@ -129,3 +129,43 @@ async fn whoever_is_sent_to_a_port_of_the_same_host_finds_it() {
         assert!(admits(&store, &key).await.expect("it is decided where the slot is"));
     }
 }
+
+/// The connections that are there work, and no others are let in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_cannot_be_asked_for_their_slots_are_no_trouble_while_they_work() {
+    let cluster = start(3, 0);
+    let store = ready(builder(&cluster).timeout(PATIENCE)).await;
+    let key = key_on(&cluster, 0);
+    let slot = cluster.slot(&key.to_string()).expect("it has one").to_string();
+    let ids: Vec<String> = cluster.nodes().iter().map(id).collect();
+    let mut connections: Vec<_> =
+        cluster.nodes().iter().map(|node| node.connect().expect("it is reached")).collect();
+    for connection in &mut connections {
+        redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).query::<()>(connection).expect("it obeys");
+    }
+    let until = Instant::now() + PATIENCE;
+    // A slot that has moved is a reason to ask who has which.
+    for owner in (0..3).cycle() {
+        for number in [owner, (owner + 1) % 3, (owner + 2) % 3] {
+            let told = redis::cmd("CLUSTER").arg(&["SETSLOT", &slot, "NODE", &ids[owner]]).clone();
+            told.query::<()>(&mut connections[number]).expect("it obeys");
+        }
+        // A look leaves nothing behind that would have to move along.
+        let looked = store.peek(&[Charge::new(rule("maps"), &key, &Quota::per_day(10))]).await;
+        looked.unwrap_or_else(|error| panic!("every node works: {error:?}"));
+        assert!(!store.breaker().is_open(), "{:?}", store.breaker());
+        let asked = connections.iter_mut().all(|node| number(node, "rejected_connections") > 1);
+        if asked {
+            break;
+        }
+        assert!(Instant::now() < until, "nobody asks who has which slots");
+    }
+    store.ready(Duration::ZERO).await.expect("all works");
+}
+
+/// One of the numbers that a server tells of itself.
+fn number(node: &mut redis::Connection, name: &str) -> u64 {
+    let info: String = redis::cmd("INFO").arg("stats").query(node).expect("it tells");
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|number| number.trim().parse().ok()).expect("it tells this")
+}

@@ -68,9 +68,13 @@ impl Router {
         homeless.into_iter().for_each(|ask| self.put(ask));
     }
 
-    /// What is wrong with the nodes that have slots, if anything is.
-    fn trouble(&self) -> Option<StoreError> {
+    /// What is wrong with the nodes that have slots, if anything is. That they could not be asked for their slots is of no concern
+    /// while they work, unless it is not known at all who they are.
+    fn trouble(&self, failed: Option<RedisError>) -> Option<StoreError> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
+        if map.nodes.is_empty() {
+            return failed.map(unavailable);
+        }
         let links = self.links();
         links.iter().filter(|(address, _)| map.has_slots(address)).find_map(|(_, node)| node.link.refuses())
     }
@@ -100,7 +104,7 @@ pub(super) async fn refresh_for_ever(router: Weak<Router>) {
         let mut changes: Vec<watch::Receiver<BreakerState>> =
             strong.links().values().map(|node| node.link.breaker().watch()).collect();
         let in_doubt = !matches!(refreshed, Ok(true));
-        let trouble = refreshed.err().map(unavailable).or_else(|| strong.trouble());
+        let trouble = strong.trouble(refreshed.err());
         let pause = if trouble.is_some() || in_doubt {
             REFRESH_IN_TROUBLE
         } else {
