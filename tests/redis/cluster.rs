@@ -317,6 +317,13 @@ async fn the_first_slot_of_a_new_node_is_on_its_way_for_long() {
         let decision =
             store.charge(&[Charge::new(rule("r"), &key, &quota)]).await.expect("the store decides");
         assert_eq!(decision.outcome("r").unwrap().remaining(), left);
+        if left == 90 {
+            // Another that has moved is a reason to look.
+            let (other, slot) = (Key::from("moved"), cluster.slot("moved").unwrap());
+            let owner = cluster.owner(slot).unwrap();
+            cluster.reshard(slot..=slot, owner, (owner + 1) % 3).unwrap_or_else(|error| panic!("{error}"));
+            store.charge(&[Charge::new(rule("r"), &other, &quota)]).await.expect("the store decides");
+        }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(calls(cluster.node(new), "script"), Some(2), "it is connected to once");

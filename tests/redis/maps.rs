@@ -6,7 +6,7 @@ use tollgate_core::{Charge, Key, Quota, Store, StoreError};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
 use tollgate_servers::{Cluster, RedisServer, wait};
 
-use crate::support::{PATIENCE, key_on, ready, rule};
+use crate::support::{PATIENCE, calls, key_on, ready, rule};
 
 fn start(masters: usize, replicas: usize) -> Cluster {
     Cluster::start(masters, replicas).unwrap_or_else(|error| panic!("{error}"))
@@ -168,4 +168,67 @@ fn number(node: &mut redis::Connection, name: &str) -> u64 {
     let info: String = redis::cmd("INFO").arg("stats").query(node).expect("it tells");
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|number| number.trim().parse().ok()).expect("it tells this")
+}
+
+/// A node of three is gone for good: nobody has to ask the others all the time whether somebody has its slots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_that_does_not_come_is_looked_for_ever_more_seldom() {
+    let cluster = start(3, 0);
+    let store = ready(builder(&cluster).timeout(PATIENCE)).await;
+    let key = key_on(&cluster, 2);
+    let mut connections: Vec<_> =
+        [0, 1].map(|node| cluster.node(node).connect().expect("it is reached")).into_iter().collect();
+    cluster.node(2).kill().expect("it can be killed");
+    // Somebody has to ask for it to be seen.
+    let until = Instant::now() + PATIENCE;
+    while !store.breaker().is_open() {
+        assert!(Instant::now() < until, "the breaker is closed");
+        admits(&store, &key).await.expect_err("its node is gone");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    for (asks, span, most) in [(false, 5, 20), (true, 3, 40)] {
+        let mut count = || {
+            let connected =
+                connections.iter_mut().map(|node| number(node, "total_connections_received")).sum();
+            let asked = [0, 1].map(|node| calls(cluster.node(node), "cluster").expect("it tells"));
+            (connected, asked)
+        };
+        let (before, began): ((u64, _), _) = (count(), Instant::now());
+        while began.elapsed() < Duration::from_secs(span) {
+            if asks {
+                admits(&store, &key).await.expect_err("its node is gone");
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let after = count();
+        let connected = after.0 - before.0;
+        assert!(connected < 10, "{connected} connections were made in {span} seconds");
+        for node in [0, 1] {
+            let asked = after.1[node] - before.1[node];
+            assert!((1..most).contains(&asked), "node {node} was asked {asked} times in {span} seconds");
+        }
+    }
+}
+
+/// Those who ask meanwhile do not wait for long, however long it took.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_that_comes_late_is_found_soon() {
+    let cluster = start(3, 1);
+    let store = ready(builder(&cluster).timeout(Duration::from_millis(100))).await;
+    let (key, successor) = (key_on(&cluster, 0), cluster.node(3));
+    successor.command(&["CONFIG", "SET", "cluster-replica-no-failover", "yes"]).expect("it obeys");
+    cluster.node(0).kill().expect("it can be killed");
+    let gone = Instant::now();
+    while gone.elapsed() < Duration::from_secs(5) {
+        admits(&store, &key).await.expect_err("nobody has its slots");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    successor.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]).expect("it obeys");
+    let came = Instant::now();
+    while admits(&store, &key).await.is_err() {
+        assert!(came.elapsed() < PATIENCE, "it is not found");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let took = came.elapsed();
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }

@@ -2,6 +2,7 @@
 
 mod redirect;
 mod refresh;
+mod rhythm;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -31,7 +32,8 @@ pub(crate) struct Router {
     seeds: Vec<Client>,
     map: RwLock<Map>,
     links: Mutex<HashMap<Address, Node>>,
-    wanted: Notify,
+    /// That somebody would like to know anew who has which slots.
+    wanted: Arc<Notify>,
     /// Settlements of slots that no node has, until one does.
     homeless: Mutex<Vec<Ask>>,
     /// Places for requests of slots that are on their way, to wait in until their node is connected or known.
@@ -63,7 +65,7 @@ impl Router {
             seeds,
             map: RwLock::default(),
             links: Mutex::default(),
-            wanted: Notify::new(),
+            wanted: Arc::default(),
             homeless: Mutex::default(),
             between: Arc::new(Semaphore::new(config.max_waiting.min(Semaphore::MAX_PERMITS))),
             breaker: Breaker::of_several(),
@@ -78,17 +80,24 @@ impl Router {
 
     /// The error to answer with instead of asking about a counter.
     pub(crate) fn refuses(&self, slot: u16) -> Option<StoreError> {
-        match self.link(slot) {
-            Some(link) => link.refuses(),
-            None => Some(
-                self.breaker.error().unwrap_or_else(|| unavailable("no node of the cluster has this slot")),
-            ),
-        }
+        let error = match self.link(slot) {
+            Some(link) => link.refuses()?,
+            None => {
+                self.breaker.error().unwrap_or_else(|| unavailable("no node of the cluster has this slot"))
+            }
+        };
+        // Perhaps another node has it by now.
+        self.wanted.notify_one();
+        Some(error)
     }
 
     /// Puts something in line at the node that has its counters. It is answered in any case.
     pub(crate) fn put(&self, ask: Ask) {
-        match self.link(ask.slot()) {
+        let link = self.link(ask.slot());
+        if link.as_ref().is_none_or(|link| link.breaker().is_open()) {
+            self.wanted.notify_one();
+        }
+        match link {
             Some(link) => link.put(ask),
             None if ask.settlement().is_some() => self.shelter(ask),
             None => ask.fail(&unavailable("no node of the cluster has this slot")),

@@ -28,7 +28,10 @@ impl Router {
         if ask.redirects > REDIRECTS || (ask.deadline <= Instant::now() && !settles) {
             return ask.fail(&unavailable(error.clone()));
         }
-        self.wanted.notify_one();
+        // A slot that is on its way is still the same node's.
+        if !matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain)) {
+            self.wanted.notify_one();
+        }
         let target = error.redirect_node().and_then(|(address, slot)| Some((parse(address, host)?, slot)));
         let link = match (error.kind(), target) {
             (ErrorKind::Server(ServerErrorKind::Moved), Some((address, slot))) => {

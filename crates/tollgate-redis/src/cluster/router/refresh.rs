@@ -1,34 +1,32 @@
 //! Keeps what is known of who has which slots right.
 
+use std::future::Future;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use redis::{ConnectionAddr, ConnectionInfo, RedisError};
-use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tollgate_core::StoreError;
 
-use super::Router;
-use crate::breaker::BreakerState;
+use super::rhythm::{Mood, Rhythm};
+use super::{Node, Router};
 use crate::cluster::map::{Address, Map};
 use crate::cluster::survey::Survey;
 use crate::connect::at;
 use crate::link::unavailable;
 
-/// How often the nodes are asked who has which slots, though nothing seems wrong.
-const REFRESH: Duration = Duration::from_secs(30);
-/// The same while a node fails, or they do not agree.
-const REFRESH_IN_TROUBLE: Duration = Duration::from_millis(100);
+/// A burst of reasons to ask is one reason.
+const BURST: Duration = Duration::from_millis(10);
 
 /// For how long a node without slots is kept after it was last asked about one that is on its way to it.
 const KEPT: Duration = Duration::from_secs(60);
 
 impl Router {
     /// Asks the nodes who has which slots: those that are known, and those that were at first, in case all that are known now are
-    /// wrong. Says whether they agree.
-    async fn refresh(self: &Arc<Self>, survey: &mut Survey) -> Result<bool, RedisError> {
+    /// wrong.
+    async fn refresh(self: &Arc<Self>, survey: &mut Survey) -> Result<News, RedisError> {
         let known: Vec<Address> = self.links().keys().cloned().collect();
         let known = known.into_iter().map(|(host, port)| at(self.node_info(), host, port));
         let seeds = self.seeds.iter().map(|seed| seed.get_connection_info().clone());
@@ -41,12 +39,11 @@ impl Router {
         let nodes = known.chain(seeds).filter_map(|info| Some((address(&info)?, info))).collect();
         let believed = self.map.read().unwrap_or_else(PoisonError::into_inner).clone();
         let found = survey.ask(&nodes, &believed).await?;
-        self.take(found.map);
-        Ok(found.agreed)
+        Ok(News { agreed: found.agreed, is_new: self.take(found.map) })
     }
 
-    /// Uses a new map, connects to nodes that are new, and lets go of those that have nothing any more.
-    fn take(self: &Arc<Self>, map: Map) {
+    /// Uses a map, connects to nodes that are new, and lets go of those that have nothing any more. Says whether anything is new.
+    fn take(self: &Arc<Self>, map: Map) -> bool {
         let nodes = map.nodes.clone();
         let is_new = !self.map.read().unwrap_or_else(PoisonError::into_inner).agrees(&map);
         *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
@@ -66,6 +63,7 @@ impl Router {
         });
         let homeless = std::mem::take(&mut *self.homeless.lock().unwrap_or_else(PoisonError::into_inner));
         homeless.into_iter().for_each(|ask| self.put(ask));
+        is_new
     }
 
     /// What is wrong with the nodes that have slots, if anything is. That they could not be asked for their slots is of no concern
@@ -78,6 +76,25 @@ impl Router {
         let links = self.links();
         links.iter().filter(|(address, _)| map.has_slots(address)).find_map(|(_, node)| node.link.refuses())
     }
+
+    /// What comes when one of the nodes fails, or works again.
+    fn changes(&self) -> FuturesUnordered<impl Future<Output = ()> + use<>> {
+        let links = self.links();
+        let change = |node: &Node| {
+            let mut states = node.link.breaker().watch();
+            let was_open = states.borrow().is_open();
+            async move { drop(states.wait_for(|state| state.is_open() != was_open).await) }
+        };
+        links.values().map(change).collect()
+    }
+}
+
+/// What came of asking.
+struct News {
+    /// Whether most nodes said the same.
+    agreed: bool,
+    /// Whether it is something else than was known.
+    is_new: bool,
 }
 
 /// Says that the store has ended when the task has, with its runtime perhaps.
@@ -94,36 +111,55 @@ impl Drop for Ending {
 /// Keeps the map right for as long as there is a router.
 pub(super) async fn refresh_for_ever(router: Weak<Router>) {
     let _ending = Ending(router.clone());
-    let Some(mut survey) = router.upgrade().map(|strong| Survey::new(strong.config.connect_timeout)) else {
-        return;
-    };
+    let Some(strong) = router.upgrade() else { return };
+    let (mut survey, mut rhythm) =
+        (Survey::new(strong.config.connect_timeout), Rhythm::new(strong.config.longest_pause));
+    let wanted = Arc::clone(&strong.wanted);
+    drop(strong);
     loop {
         let Some(strong) = router.upgrade() else { return };
         let refreshed = strong.refresh(&mut survey).await;
-        // Before they are looked at, so that no change falls in between.
-        let mut changes: Vec<watch::Receiver<BreakerState>> =
-            strong.links().values().map(|node| node.link.breaker().watch()).collect();
-        let in_doubt = !matches!(refreshed, Ok(true));
-        let trouble = strong.trouble(refreshed.err());
-        let pause = if trouble.is_some() || in_doubt {
-            REFRESH_IN_TROUBLE
-        } else {
-            survey.rest();
-            REFRESH
+        if matches!(refreshed, Ok(News { is_new: true, .. })) {
+            rhythm.restart();
+        }
+        // Before they are looked at, so that none falls in between.
+        let mut changes = strong.changes();
+        let agreed = matches!(refreshed, Ok(News { agreed: true, .. }));
+        let mood = match strong.trouble(refreshed.err()) {
+            Some(error) => {
+                strong.breaker.open(error);
+                Mood::Trouble
+            }
+            None => {
+                strong.breaker.close();
+                if agreed { Mood::Calm } else { Mood::Doubt }
+            }
         };
-        match trouble {
-            Some(error) => strong.breaker.open(error),
-            None => strong.breaker.close(),
+        drop(strong);
+        if mood == Mood::Calm {
+            survey.rest();
         }
-        // A node that fails or comes back is a reason to ask who has its slots now.
-        let mut changed: FuturesUnordered<_> = changes.iter_mut().map(watch::Receiver::changed).collect();
-        let wanted = strong.wanted.notified();
-        tokio::select! {
-            () = sleep(pause) => {}
-            () = wanted => {}
-            Some(_) = changed.next() => {}
+        let asked = Instant::now();
+        let due = sleep_until(asked + rhythm.pause(mood));
+        tokio::pin!(due);
+        let mut is_wanted = false;
+        loop {
+            tokio::select! {
+                () = &mut due => break,
+                () = wanted.notified(), if !is_wanted => {
+                    is_wanted = true;
+                    let soon = (asked + rhythm.pause_if_wanted()).max(Instant::now() + BURST);
+                    if soon < due.deadline() {
+                        due.as_mut().reset(soon);
+                    }
+                }
+                // A node that fails or comes back is a reason to ask who has its slots now.
+                Some(()) = changes.next() => {
+                    rhythm.restart();
+                    sleep(BURST).await;
+                    break;
+                }
+            }
         }
-        // A burst of reasons is one reason.
-        sleep(Duration::from_millis(10)).await;
     }
 }
