@@ -163,6 +163,22 @@ async fn nodes_that_cannot_be_asked_for_their_slots_are_no_trouble_while_they_wo
     store.ready(Duration::ZERO).await.expect("all works");
 }
 
+/// They take connections and answer nothing. That they fail is told though nobody can say yet who else has their slots.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_all_stand_still_are_soon_said_to_fail() {
+    let cluster = start(3, 0);
+    let store =
+        builder(&cluster).timeout(Duration::from_millis(100)).connect_timeout(Duration::from_secs(60));
+    let store = ready(store).await;
+    for node in cluster.nodes() {
+        node.pause().expect("it can be stopped");
+    }
+    admits(&store, &Key::from("anybody")).await.expect_err("it does not answer");
+    let mut states = store.watch_breaker();
+    let open = states.wait_for(tollgate_redis::BreakerState::is_open);
+    tokio::time::timeout(Duration::from_secs(5), open).await.expect("it is told").expect("it is told");
+}
+
 /// One of the numbers that a server tells of itself.
 fn number(node: &mut redis::Connection, name: &str) -> u64 {
     let info: String = redis::cmd("INFO").arg("stats").query(node).expect("it tells");

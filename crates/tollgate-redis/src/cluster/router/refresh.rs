@@ -66,13 +66,25 @@ impl Router {
         is_new
     }
 
-    /// What is wrong with the nodes that have slots, if anything is. That they could not be asked for their slots is of no concern
+    /// Tells whether the cluster works as a whole, and says so. That the nodes could not be asked for their slots is of no concern
     /// while they work, unless it is not known at all who they are.
-    fn trouble(&self, failed: Option<RedisError>) -> Option<StoreError> {
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        if map.nodes.is_empty() {
-            return failed.map(unavailable);
+    fn tell(&self, failed: Option<RedisError>) -> bool {
+        let trouble = if self.is_lost() { failed.map(unavailable) } else { self.trouble() };
+        match trouble {
+            Some(error) => self.breaker.open(error),
+            None => self.breaker.close(),
         }
+        !self.breaker.is_open()
+    }
+
+    /// Whether nothing is known of the nodes.
+    fn is_lost(&self) -> bool {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).nodes.is_empty()
+    }
+
+    /// What is wrong with the nodes that have slots, if anything is.
+    fn trouble(&self) -> Option<StoreError> {
+        let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let links = self.links();
         links.iter().filter(|(address, _)| map.has_slots(address)).find_map(|(_, node)| node.link.refuses())
     }
@@ -118,6 +130,10 @@ pub(super) async fn refresh_for_ever(router: Weak<Router>) {
     drop(strong);
     loop {
         let Some(strong) = router.upgrade() else { return };
+        // If nobody answers, asking takes a while.
+        if !strong.is_lost() {
+            strong.tell(None);
+        }
         let refreshed = strong.refresh(&mut survey).await;
         if matches!(refreshed, Ok(News { is_new: true, .. })) {
             rhythm.restart();
@@ -125,15 +141,10 @@ pub(super) async fn refresh_for_ever(router: Weak<Router>) {
         // Before they are looked at, so that none falls in between.
         let mut changes = strong.changes();
         let agreed = matches!(refreshed, Ok(News { agreed: true, .. }));
-        let mood = match strong.trouble(refreshed.err()) {
-            Some(error) => {
-                strong.breaker.open(error);
-                Mood::Trouble
-            }
-            None => {
-                strong.breaker.close();
-                if agreed { Mood::Calm } else { Mood::Doubt }
-            }
+        let mood = match strong.tell(refreshed.err()) {
+            false => Mood::Trouble,
+            true if agreed => Mood::Calm,
+            true => Mood::Doubt,
         };
         drop(strong);
         if mood == Mood::Calm {
