@@ -71,8 +71,13 @@ impl Map {
 
     /// Whether any slot is a node's.
     pub(super) fn has_slots(&self, address: &Address) -> bool {
-        let number = self.nodes.iter().position(|node| node == address).map(|number| number as u16);
-        number.is_some() && self.slots.contains(&number)
+        self.first_slot(address).is_some()
+    }
+
+    /// The first slot of a node.
+    pub(super) fn first_slot(&self, address: &Address) -> Option<u16> {
+        let number = self.nodes.iter().position(|node| node == address)? as u16;
+        self.slots.iter().position(|node| *node == Some(number)).map(|slot| slot as u16)
     }
 
     /// Notes that a slot has moved.
@@ -121,6 +126,7 @@ mod tests {
         for (host, port, has_slots) in [("a", 7, true), ("b", 9, true), ("a", 8, false)] {
             assert_eq!(map.has_slots(&(host.to_owned(), port)), has_slots, "{host}:{port}");
         }
+        assert_eq!(map.first_slot(&("b".to_owned(), 9)), Some(100));
         let before = map.clone();
         assert!(map.agrees(&before) && !map.agrees(&unknown));
         map.set(100, &("a".to_owned(), 7));

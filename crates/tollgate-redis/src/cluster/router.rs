@@ -135,10 +135,9 @@ impl Router {
         if let Some(node) = self.links().get(address) {
             return node.link.clone();
         }
-        // Without any lock, as it takes a while. A node without slots has no counter to charge; it is asked for its time.
-        let map = self.map.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let has_slots = map.has_slots(address);
-        let probe = if has_slots { tag_in(|slot| map.node(slot) == Some(address)) } else { None };
+        // A node without slots has no counter to charge; it is asked for its time.
+        let slot = self.map.read().unwrap_or_else(PoisonError::into_inner).first_slot(address);
+        let probe = slot.and_then(tag_in);
         let info = at(self.node_info(), address.0.clone(), address.1);
         let config = Config { probe: probe.unwrap_or_default(), ..self.config.clone() };
         let (router, host) = (Arc::downgrade(self), address.0.clone());

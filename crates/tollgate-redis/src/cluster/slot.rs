@@ -13,10 +13,28 @@ pub(crate) fn slot(name: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(name)) % SLOTS
 }
 
-/// Something to put into the braces of a name, so that it is in one of these slots.
-pub(super) fn tag_in(is_ours: impl Fn(u16) -> bool) -> Option<String> {
-    // Every slot is hit by one of the first few hundred thousand numbers.
-    (0..1_000_000_u32).map(|number| number.to_string()).find(|tag| is_ours(slot(tag.as_bytes())))
+/// Something to put into the braces of a name, so that it is in this slot: four letters or digits, the last two of which are
+/// computed. To try one after the other would take milliseconds.
+pub(super) fn tag_in(slot: u16) -> Option<String> {
+    let fit: Vec<u8> = (0..=u8::MAX).filter(u8::is_ascii_alphanumeric).collect();
+    let beginnings = fit.iter().flat_map(|first| fit.iter().map(move |second| [*first, *second]));
+    // What is left of the sum when it is divided is the slot.
+    let sums = (0..=u16::MAX / SLOTS).map(|times| times * SLOTS + slot % SLOTS);
+    let sums: Vec<u16> = sums.map(undo).collect();
+    beginnings
+        .flat_map(|beginning| {
+            let so_far = crc16::State::<crc16::XMODEM>::calculate(&beginning);
+            sums.iter().map(move |sum| (beginning, (sum ^ so_far).to_be_bytes()))
+        })
+        .find(|(_, end)| end.iter().all(u8::is_ascii_alphanumeric))
+        .and_then(|(beginning, end)| String::from_utf8([beginning, end].concat()).ok())
+}
+
+/// What a sum was before two bytes of zeros were added to it. Whatever two bytes are added to this instead makes the same of the
+/// difference.
+fn undo(sum: u16) -> u16 {
+    const POLYNOMIAL: u16 = 0x1021;
+    (0..16).fold(sum, |sum, _| if sum & 1 == 1 { ((sum ^ POLYNOMIAL) >> 1) | 1 << 15 } else { sum >> 1 })
 }
 
 #[cfg(test)]
@@ -30,5 +48,12 @@ mod tests {
         assert_eq!(slot(b"{foo}bar"), 12_182);
         assert_eq!(slot(b"tollgate:per-user:{foo}"), 12_182);
         assert_eq!(slot(b"somekey"), 11_058);
+    }
+    #[test]
+    fn every_slot_has_a_tag() {
+        for wanted in 0..SLOTS {
+            let tag = tag_in(wanted).expect("there is one");
+            assert_eq!(slot(format!("probe:{{{tag}}}").as_bytes()), wanted, "{tag}");
+        }
     }
 }
