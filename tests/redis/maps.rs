@@ -248,3 +248,26 @@ async fn a_successor_that_comes_late_is_found_soon() {
     let took = came.elapsed();
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
+
+/// The first is told where its slot is. Whoever comes while that node is being connected to can wait as well as the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_lives_on_a_node_that_is_new_waits_for_it() {
+    let mut cluster = start(3, 0);
+    let store = ready(builder(&cluster).timeout(Duration::from_secs(2))).await;
+    let new = cluster.add_master().unwrap_or_else(|error| panic!("{error}"));
+    let key = key_on(&cluster, 0);
+    let slot = cluster.slot(&key.to_string()).expect("it has one");
+    cluster.reshard(slot..=slot, 0, new).unwrap_or_else(|error| panic!("{error}"));
+    let states = store.watch_breaker();
+    let mut tasks = Vec::new();
+    for _ in 0..200 {
+        let store = store.clone();
+        tasks.push(tokio::spawn(async move { admits(&store, &key).await }));
+        tokio::time::sleep(Duration::from_micros(200)).await;
+    }
+    for task in tasks {
+        let decided = task.await.expect("no panic");
+        assert!(decided.unwrap_or_else(|error| panic!("its node works: {error:?}")));
+    }
+    assert!(!states.has_changed().expect("the store is there"), "{:?}", store.breaker());
+}

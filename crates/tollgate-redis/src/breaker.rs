@@ -73,6 +73,11 @@ impl Breaker {
         self.0.is_open.load(Ordering::Acquire)
     }
 
+    /// Whether it is not known yet if the server works.
+    pub(crate) fn is_untried(&self) -> bool {
+        self.0.untried.load(Ordering::Acquire)
+    }
+
     /// The error to answer with, if it is open.
     pub(crate) fn error(&self) -> Option<StoreError> {
         match &*self.0.state.borrow() {
@@ -102,9 +107,10 @@ impl Breaker {
     }
 
     pub(crate) fn close(&self) {
-        self.0.untried.store(false, Ordering::Relaxed);
         if self.is_open() {
             self.0.is_open.store(false, Ordering::Release);
+            // Afterwards, so that nobody takes it for one that was tried in vain.
+            self.0.untried.store(false, Ordering::Release);
             let before = self.0.state.send_replace(BreakerState::Closed);
             if let BreakerState::Open { since, .. } = before {
                 self.see(|seen| seen.closed(since.elapsed()));
@@ -162,9 +168,10 @@ mod tests {
     fn it_opens_and_closes_and_remembers_why() {
         let breaker = Breaker::new();
         let watch = breaker.watch();
-        assert!(breaker.is_open() && watch.borrow().is_open());
+        assert!(breaker.is_open() && breaker.is_untried() && watch.borrow().is_open());
         breaker.close();
         assert!(!breaker.is_open() && breaker.error().is_none() && !watch.borrow().is_open());
+        assert!(!breaker.is_untried());
         breaker.open(StoreError::new(StoreErrorKind::Timeout));
         assert!(breaker.error().is_some_and(|error| error.is_timeout()));
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use redis::{Client, ConnectionInfo};
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tollgate_core::StoreError;
@@ -38,6 +39,8 @@ pub(crate) struct Router {
     homeless: Mutex<Vec<Ask>>,
     /// Places for requests of slots that are on their way, to wait in until their node is connected or known.
     between: Arc<Semaphore>,
+    /// Where they wait: whoever asks may do so from anywhere.
+    runtime: Handle,
     /// Whether the cluster works as a whole: all nodes that have slots do.
     breaker: Breaker,
 }
@@ -68,6 +71,7 @@ impl Router {
             wanted: Arc::default(),
             homeless: Mutex::default(),
             between: Arc::new(Semaphore::new(config.max_waiting.min(Semaphore::MAX_PERMITS))),
+            runtime: Handle::current(),
             breaker: Breaker::of_several(),
         });
         tokio::spawn(refresh_for_ever(Arc::downgrade(&router)));
@@ -81,6 +85,8 @@ impl Router {
     /// The error to answer with instead of asking about a counter.
     pub(crate) fn refuses(&self, slot: u16) -> Option<StoreError> {
         let error = match self.link(slot) {
+            // It is waited for.
+            Some(link) if link.breaker().is_untried() => return None,
             Some(link) => link.refuses()?,
             None => {
                 self.breaker.error().unwrap_or_else(|| unavailable("no node of the cluster has this slot"))
@@ -92,15 +98,21 @@ impl Router {
     }
 
     /// Puts something in line at the node that has its counters. It is answered in any case.
-    pub(crate) fn put(&self, ask: Ask) {
-        let link = self.link(ask.slot());
-        if link.as_ref().is_none_or(|link| link.breaker().is_open()) {
-            self.wanted.notify_one();
-        }
-        match link {
-            Some(link) => link.put(ask),
-            None if ask.settlement().is_some() => self.shelter(ask),
-            None => ask.fail(&unavailable("no node of the cluster has this slot")),
+    pub(crate) fn put(self: &Arc<Self>, ask: Ask) {
+        match self.link(ask.slot()) {
+            Some(link) if !link.breaker().is_open() => link.put(ask),
+            // A node that is new is being connected to. (A settlement is kept there.)
+            Some(link) if link.breaker().is_untried() && ask.settlement().is_none() => {
+                self.put_later(Some(link), ask);
+            }
+            link => {
+                self.wanted.notify_one();
+                match link {
+                    Some(link) => link.put(ask),
+                    None if ask.settlement().is_some() => self.shelter(ask),
+                    None => ask.fail(&unavailable("no node of the cluster has this slot")),
+                }
+            }
         }
     }
 

@@ -72,11 +72,11 @@ impl Router {
     }
 
     /// Puts something in line when it can be, if it is not one of too many.
-    fn put_later(self: &Arc<Self>, link: Option<Link>, ask: Ask) {
+    pub(super) fn put_later(self: &Arc<Self>, link: Option<Link>, ask: Ask) {
         match Arc::clone(&self.between).try_acquire_owned() {
             Ok(place) => {
                 let router = Arc::clone(self);
-                tokio::spawn(async move {
+                self.runtime.spawn(async move {
                     router.wait_between(link, ask).await;
                     drop(place);
                 });
@@ -87,15 +87,18 @@ impl Router {
     }
 
     /// Waits for a node that is new to be connected, or for a slot to have one, as long as there is time.
-    async fn wait_between(&self, link: Option<Link>, mut ask: Ask) {
+    async fn wait_between(self: Arc<Self>, link: Option<Link>, mut ask: Ask) {
         let Some(link) = link else {
             sleep(BETWEEN).await;
             ask.asking = false;
             return self.put(ask);
         };
         let mut states = link.breaker().watch();
+        // Whoever was sent there by another node may wait until it works, others only until it is known whether it does.
+        let is_sent = ask.redirects > 0;
+        let works = states.wait_for(|state| !state.is_open() || !(is_sent || link.breaker().is_untried()));
         // It answers in any case, if it is too late by saying so.
-        drop(timeout_at(ask.deadline, states.wait_for(|state| !state.is_open())).await);
+        drop(timeout_at(ask.deadline, works).await);
         link.put(ask);
     }
 }

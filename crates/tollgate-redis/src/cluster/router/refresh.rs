@@ -15,7 +15,7 @@ use super::{Node, Router};
 use crate::cluster::map::{Address, Map};
 use crate::cluster::survey::Survey;
 use crate::connect::at;
-use crate::link::unavailable;
+use crate::link::{Link, unavailable};
 
 /// A burst of reasons to ask is one reason.
 const BURST: Duration = Duration::from_millis(10);
@@ -67,12 +67,15 @@ impl Router {
     }
 
     /// Tells whether the cluster works as a whole, and says so. That the nodes could not be asked for their slots is of no concern
-    /// while they work, unless it is not known at all who they are.
+    /// while they work, unless it is not known at all who they are. One that is new does not change anything until it is known
+    /// whether it works.
     fn tell(&self, failed: Option<RedisError>) -> bool {
-        let trouble = if self.is_lost() { failed.map(unavailable) } else { self.trouble() };
+        let (trouble, is_known) =
+            if self.is_lost() { (failed.map(unavailable), true) } else { self.trouble() };
         match trouble {
             Some(error) => self.breaker.open(error),
-            None => self.breaker.close(),
+            None if is_known => self.breaker.close(),
+            None => {}
         }
         !self.breaker.is_open()
     }
@@ -82,11 +85,13 @@ impl Router {
         self.map.read().unwrap_or_else(PoisonError::into_inner).nodes.is_empty()
     }
 
-    /// What is wrong with the nodes that have slots, if anything is.
-    fn trouble(&self) -> Option<StoreError> {
+    /// What is wrong with the nodes that have slots, if anything is; and whether it is known of all of them.
+    fn trouble(&self) -> (Option<StoreError>, bool) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let links = self.links();
-        links.iter().filter(|(address, _)| map.has_slots(address)).find_map(|(_, node)| node.link.refuses())
+        let links = links.iter().filter(|(address, _)| map.has_slots(address)).map(|(_, node)| &node.link);
+        let (new, tried): (Vec<_>, Vec<_>) = links.partition(|link| link.breaker().is_untried());
+        (tried.into_iter().find_map(Link::refuses), new.is_empty())
     }
 
     /// What comes when one of the nodes fails, or works again.
