@@ -42,6 +42,22 @@ impl Router {
         Ok(News { agreed: found.agreed, is_new: self.take(found.map) })
     }
 
+    /// The same. If nobody answers it takes a while, and what becomes of the nodes meanwhile is told.
+    async fn refresh_and_tell(self: &Arc<Self>, survey: &mut Survey) -> Result<News, RedisError> {
+        let refreshing = self.refresh(survey);
+        tokio::pin!(refreshing);
+        loop {
+            let mut changes = self.changes();
+            if !self.is_lost() {
+                self.tell(None);
+            }
+            tokio::select! {
+                refreshed = &mut refreshing => return refreshed,
+                Some(()) = changes.next() => {}
+            }
+        }
+    }
+
     /// Uses a map, connects to nodes that are new, and lets go of those that have nothing any more. Says whether anything is new.
     fn take(self: &Arc<Self>, map: Map) -> bool {
         let nodes = map.nodes.clone();
@@ -135,11 +151,7 @@ pub(super) async fn refresh_for_ever(router: Weak<Router>) {
     drop(strong);
     loop {
         let Some(strong) = router.upgrade() else { return };
-        // If nobody answers, asking takes a while.
-        if !strong.is_lost() {
-            strong.tell(None);
-        }
-        let refreshed = strong.refresh(&mut survey).await;
+        let refreshed = strong.refresh_and_tell(&mut survey).await;
         if matches!(refreshed, Ok(News { is_new: true, .. })) {
             rhythm.restart();
         }
