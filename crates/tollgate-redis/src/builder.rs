@@ -56,7 +56,7 @@ impl RedisStoreBuilder {
     }
 
     /// How many requests may wait for one server; 10,000 if not said. More fail at once. On a cluster as many may wait
-    /// besides for nodes that slots are on their way to.
+    /// besides for nodes that slots are on their way to, or that are new and being connected to.
     ///
     /// As many refunds and debits may wait besides, also while the server fails. More are not made, which their
     /// future says.
