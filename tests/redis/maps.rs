@@ -78,6 +78,39 @@ async fn a_node_that_has_lost_sight_of_the_others_is_not_believed() {
     }
 }
 
+/// It is the only one that answers for a while, and the only one that the store was made with. When the others go on they are still
+/// known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_only_node_that_answers_has_forgotten_is_not_forgotten_by_a_store() {
+    let cluster = start(3, 0);
+    for node in cluster.nodes() {
+        // None is taken for dead because it stands still for a moment.
+        node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
+    }
+    let (lost, others) = (cluster.node(0), [cluster.node(1), cluster.node(2)]);
+    let keys: Vec<Key> = (0..3).map(|node| key_on(&cluster, node)).collect();
+    let store = RedisStore::builder(Servers::cluster([lost.url()]).expect("it is an address"));
+    let store = ready(store.timeout(Duration::from_millis(100)).connect_timeout(PATIENCE)).await;
+    for other in others {
+        lost.command(&["CLUSTER", "FORGET", &id(other)]).expect("it obeys");
+        other.pause().expect("it can be stopped");
+    }
+    let (before, until) = (calls(lost, "cluster").expect("it tells"), Instant::now() + PATIENCE);
+    while calls(lost, "cluster").expect("it tells") < before + 3 {
+        assert!(Instant::now() < until, "it is not asked");
+        admits(&store, &keys[1]).await.expect_err("its node does not answer");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    others.iter().for_each(|other| other.resume().expect("it goes on"));
+    for key in &keys[1..] {
+        let until = Instant::now() + PATIENCE;
+        while let Err(error) = admits(&store, key).await {
+            assert!(Instant::now() < until, "{error:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
 /// It takes connections, and never says anything. A store is told who has taken its place by the others, and does not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_stands_still_does_not_keep_its_successor_from_being_found() {

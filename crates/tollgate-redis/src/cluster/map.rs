@@ -88,6 +88,15 @@ impl Map {
         }
     }
 
+    /// Gives each slot that nobody has to whoever has it in another map.
+    pub(super) fn fill(&mut self, other: &Self) {
+        for slot in 0..SLOTS {
+            if let (None, Some(node)) = (self.node(slot), other.node(slot)) {
+                self.set(slot, node);
+            }
+        }
+    }
+
     fn number(&mut self, address: &Address) -> u16 {
         let known = self.nodes.iter().position(|node| node == address).unwrap_or_else(|| {
             self.nodes.push(address.clone());
@@ -132,6 +141,10 @@ mod tests {
         map.set(100, &("a".to_owned(), 7));
         assert!(!map.has_slots(&("b".to_owned(), 9)), "it had only this one");
         assert!(!map.agrees(&before));
+        let mut part = Map::read(&Value::Array(vec![range(0, 9, "c", 1)]), &asked).unwrap();
+        part.fill(&before);
+        assert_eq!(part.node(9), Some(&("c".to_owned(), 1)));
+        assert_eq!(part.node(10), Some(&("a".to_owned(), 7)));
     }
 
     #[test]

@@ -99,14 +99,22 @@ impl Survey {
                     error = failed;
                 }
             }
-            if let Some(map) = majority(&answers, able) {
-                return Ok(Found { map: map.clone(), agreed: true });
+            if majority(&answers, able).is_some() {
+                break;
             }
         }
         if answers.is_empty() {
             return Err(error);
         }
-        Ok(Found { map: elect(&answers, believed), agreed: false })
+        let said_by_most = majority(&answers, able).cloned();
+        let are_many = 2 * answers.len() > nodes.len();
+        let agreed = are_many && said_by_most.is_some();
+        let mut map = said_by_most.unwrap_or_else(|| elect(&answers, believed));
+        if !are_many {
+            // Those who say nothing might know of what these have forgotten.
+            map.fill(believed);
+        }
+        Ok(Found { map, agreed })
     }
 
     /// Closes all connections, as nobody is asked for a while.
