@@ -349,8 +349,7 @@ for r = 1, run_count + held_count do
             local entry, new_total = write(form, now, units), write('<I4', live + units)
             if free > #value or 2 * count * size < #value then
               local news = head .. new_total .. sub(value, at, free - 1) .. entry
-              if #news > LONG then news = news .. rep(NO_MOMENT .. rep('\0', wide), ceil(count / 8)) end
-              call('SET', keys[k], news, AT, life)
+              call('SET', keys[k], news .. room_for_log(news, size), AT, life)
             else
               if at > left then call('SETRANGE', keys[k], left - 1, rep('\0', at - left)) end
               call('SETRANGE', keys[k], free - 1, entry)

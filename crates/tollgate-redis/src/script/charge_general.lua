@@ -202,7 +202,7 @@ end
 for k = 1, #keys do
   if dirty[k] then
     local value, left = close(k, value_of(k))
-    if left > 0 then call('SET', keys[k], value, AT, moment(left)) else call('DEL', keys[k]) end
+    if left > 0 then call('SET', keys[k], with_room(value), AT, moment(left)) else call('DEL', keys[k]) end
   end
   if before[k] then
     values[k] = summary(k)

@@ -203,6 +203,13 @@ local function at_most(a, b, c, d)
   return a3 <= b3
 end
 
+-- What is to be written of a counter.
+local function with_room(value)
+  if #value <= LONG then return value end
+  local algorithm, _, _, _, wide = read_head(value)
+  return algorithm == SLIDING_LOG and value .. room_for_log(value, 7 + wide) or value
+end
+
 -- From here on, long logs have nothing but entries.
 for k = 1, #keys do
   local value = values[k]

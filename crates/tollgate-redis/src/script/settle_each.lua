@@ -220,7 +220,7 @@ for k = 1, #keys do
   if left then
     done = done + 1
     if left > 0 then
-      call('SET', keys[k], values[k], AT, ceil((origin + left) / 1000))
+      call('SET', keys[k], with_room(values[k]), AT, ceil((origin + left) / 1000))
     else
       call('DEL', keys[k])
     end
