@@ -105,9 +105,10 @@ async fn every_key_goes_away_by_itself_at_every_instant() {
     assert!(written.len() > 1_000);
     for line in written {
         let command = line.split('"').nth(1).expect("a command is quoted").to_ascii_uppercase();
-        let reads = ["TIME", "MGET"].contains(&command.as_str());
-        // What is changed in place keeps the expiry that it has.
-        let expires = command == "SETRANGE" || (command == "SET" && line.contains("\"PXAT\""));
+        let reads = ["TIME", "MGET", "GET", "GETRANGE", "STRLEN"].contains(&command.as_str());
+        // What is changed in place keeps the expiry that it has, or gets a later one.
+        let expires = ["SETRANGE", "PEXPIREAT"].contains(&command.as_str())
+            || (command == "SET" && line.contains("\"PXAT\""));
         assert!(reads || expires || command == "DEL", "{line}");
     }
 }

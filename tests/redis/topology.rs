@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use redis::{Client, TlsCertificates};
-use tollgate_core::{Charge, Key, MINUTE, Quota, RuleName, Store};
+use tollgate_core::{Charge, HOUR, Key, MINUTE, Quota, RuleName, Store};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers, SetupError};
 use tollgate_servers::{RedisServer, Sentinels};
 
 use crate::failure::{Load, counted};
-use crate::support::{PATIENCE, shared_server};
+use crate::support::{PATIENCE, rule, shared_server};
 
 async fn ready(builder: RedisStoreBuilder) -> RedisStore {
     let store = builder.timeout(PATIENCE).build().expect("the store can be made");
@@ -46,13 +46,19 @@ async fn a_user_with_a_password_and_a_database() {
         .user(
             "toll-gate",
             "p@ss:w/rd?",
-            "~tollgate:* +evalsha +script|load +del +select +client +time +mget +set +setrange",
+            "~tollgate:* +evalsha +script|load +time +mget +get +getrange +strlen +set +setrange +pexpireat +del +select",
         )
         .start()
         .expect("it starts");
     let store = at(format!("{}3", server.url())).await;
     decides(&store, "alice").await;
     assert_eq!(keys(&server, "3"), ["tollgate:topology:{alice}"]);
+    // Long logs are changed where they are, which takes other commands.
+    let log = Quota::sliding_log(1_000, HOUR);
+    for _ in 0..100 {
+        let charge = Charge::new(rule("log"), "alice", &log);
+        assert!(store.charge(&[charge]).await.expect("the store decides").is_admitted());
+    }
     assert!(keys(&server, "0").is_empty());
 }
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::counter::State;
 use super::guard::Guard;
+use super::loosest::Loosest;
 use super::{Basis, Used, bucket};
 use crate::{Quota, Receipt, Timestamp};
 
@@ -39,7 +40,7 @@ pub(crate) struct Beside {
     pub(super) guard: Guard,
     pub(super) other: Side,
     /// Of all quotas that were asked of late, if they are more than two: a bucket that none of them passes more than.
-    pub(super) loosest: Option<Side>,
+    pub(super) loosest: Option<Loosest>,
     /// From when on nobody is expected to ask under the other.
     pub(super) until: u64,
     /// When the other was put here, while it is not known how much its quota holds; else zero. Whether the clock was set
@@ -93,7 +94,7 @@ impl Side {
     }
 
     /// Counts what was admitted under another quota.
-    fn press(&mut self, cost: u32, now: Timestamp) {
+    pub(super) fn press(&mut self, cost: u32, now: Timestamp) {
         self.state.press(&self.basis, self.max, cost, now);
         self.guard.press(&self.basis, self.max, cost, now);
     }
@@ -105,7 +106,7 @@ impl Beside {
     pub(super) fn settle_clock(&mut self, basis: &Basis, now: Timestamp) {
         self.guard.settle(basis, now);
         if let Some(loosest) = &mut self.loosest {
-            loosest.settle_clock(now);
+            loosest.side.settle_clock(now);
         }
         if self.other.max > 0 {
             self.other.settle_clock(now);
@@ -122,15 +123,13 @@ impl Beside {
             self.guard.press(basis, self.max, cost, now);
             self.other.press(cost, now);
             if let Some(loosest) = &mut self.loosest {
-                loosest.press(cost, now);
+                loosest.press(&basis.quota(self.max), cost, now);
             }
         }
     }
 
     /// From when on none of it matters.
     pub(super) fn matters_until(&self) -> u64 {
-        self.loosest
-            .as_ref()
-            .map_or(self.until, |loosest| self.until.max(loosest.state.counts_until(&loosest.basis)))
+        self.loosest.as_ref().map_or(self.until, |loosest| self.until.max(loosest.matters_until()))
     }
 }

@@ -21,7 +21,7 @@
 //! | sliding window | 6 | number of the window |
 //! | | 1 to 4, twice | count of the window before, count of this one |
 //! | sliding log | 4 | cost of all entries |
-//! | | 7 + *w*, each | moment and cost of an entry, oldest first; form ≥ 5 × (*w* − 1). Before the oldest there may be zeros, and behind the newest moments of 2⁵⁶ − 1 with a cost of zero, which are room for others |
+//! | | 7 + *w*, each | moment and cost of an entry, oldest first; form ≥ 5 × (*w* − 1). Before the oldest there may be zeros, and behind the newest moments of 2⁵³ and more with a cost of zero, which are room for others |
 //!
 //! Of two quotas at once, both counters:
 //!
@@ -41,6 +41,7 @@
 //! |---|---|
 //! | 4 | how many bytes the second counter takes |
 //! | 4 | how much the loosest of all quotas holds |
+//! | 7 | the microsecond until which that is kept |
 //!
 //! and at the end the counter of that one, a token bucket.
 //!
@@ -51,6 +52,7 @@ use std::num::NonZeroU64;
 use super::beside::{Beside, Side};
 use super::counter::State;
 use super::guard::Guard;
+use super::loosest::Loosest;
 use super::{
     Basis, Counter, FullAt, bucket, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
 };
@@ -80,8 +82,6 @@ const MAX: usize = 4;
 const OWES: u64 = 1 << 55;
 /// How wide a moment is.
 const MOMENT: usize = 7;
-/// What stands where a log has room for an entry.
-const NO_MOMENT: u64 = (1 << (8 * MOMENT)) - 1;
 /// How wide the number of a window is: enough for windows of a millisecond.
 const INDEX: usize = 6;
 /// How wide the cost of a whole log is.
@@ -132,12 +132,13 @@ impl Counter {
         let other = plain(&beside.other.basis, &beside.other.state);
         if let Some(loosest) = &beside.loosest {
             write(&mut bytes, other.len() as u64, LENGTH);
-            write(&mut bytes, loosest.max.into(), MAX);
+            write(&mut bytes, loosest.side.max.into(), MAX);
+            write(&mut bytes, loosest.until, MOMENT);
         }
         bytes.extend(own);
         bytes.extend(other);
         if let Some(loosest) = &beside.loosest {
-            bytes.extend(plain(&loosest.basis, &loosest.state));
+            bytes.extend(plain(&loosest.side.basis, &loosest.side.state));
         }
         bytes
     }
@@ -199,13 +200,17 @@ fn read_several(mut rest: &[u8], more: bool) -> Option<Counter> {
         let (since, parts) = (read(&mut rest, MOMENT)?, read(&mut rest, MAX)?);
         (since <= until && parts == 0).then_some((Guard::default(), since))?
     };
-    let more =
-        if more { Some((read(&mut rest, LENGTH)? as usize, read(&mut rest, MAX)? as u32)) } else { None };
+    let more = if more {
+        let (length, max) = (read(&mut rest, LENGTH)? as usize, read(&mut rest, MAX)? as u32);
+        Some((length, max, read(&mut rest, MOMENT).filter(|until| *until < END)?))
+    } else {
+        None
+    };
     let (own, rest) = rest.split_at_checked(length)?;
     let (other, loosest) = match more {
-        Some((length, max)) => {
+        Some((length, max, until)) => {
             let (other, loosest) = rest.split_at_checked(length)?;
-            (other, Some(read_loosest(loosest, max)?))
+            (other, Some(Loosest { side: read_loosest(loosest, max)?, until }))
         }
         None => (rest, None),
     };
@@ -343,7 +348,8 @@ fn read_log(mut rest: &[u8], costs: usize) -> Option<State> {
         let (at, cost) = entry.split_at(MOMENT);
         (number(at), number(cost) as u32)
     });
-    let entries = entries.skip_while(|entry| *entry == (0, 0)).take_while(|entry| *entry != (NO_MOMENT, 0));
+    let entries =
+        entries.skip_while(|entry| *entry == (0, 0)).take_while(|(at, cost)| *at < END || *cost > 0);
     let log = sliding_log::State::from_entries(entries);
     let in_order = log.entries().is_sorted_by_key(|(at, _)| at);
     let in_time = log.entries().last().is_none_or(|(at, _)| at < END);

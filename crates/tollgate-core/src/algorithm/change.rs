@@ -79,7 +79,9 @@ impl Counter {
 
     /// Drops the state of a quota that nobody is expected to ask under any more, and returns it.
     pub(super) fn forget_the_other(&mut self, now: Timestamp) -> Option<Box<Beside>> {
-        self.beside.as_mut()?.settle_clock(&self.basis, now);
+        let beside = self.beside.as_mut()?;
+        beside.settle_clock(&self.basis, now);
+        beside.loosest.take_if(|loosest| loosest.matters_until() <= now.as_micros());
         self.beside.take_if(|beside| beside.matters_until() <= now.as_micros())
     }
 

@@ -157,7 +157,7 @@ impl Counter {
             beside.guard.give_back(&self.basis, beside.max, struck, now);
             beside.other.refund(cost, receipt, now);
             if let Some(loosest) = &mut beside.loosest {
-                loosest.refund(cost, receipt, now);
+                loosest.side.refund(cost, receipt, now);
             }
         }
     }
@@ -201,7 +201,8 @@ impl Counter {
         let other = &beside.other;
         // Of a quota that is not known nothing is known but that somebody was in need of more.
         let others = if other.max == 0 { PRESSED } else { other.used(now).pressure(other.max) };
-        let all = beside.loosest.as_ref().map_or(0, |loosest| loosest.used(now).pressure(loosest.max));
+        let all = beside.loosest.as_ref().map(|loosest| &loosest.side);
+        let all = all.map_or(0, |side| side.used(now).pressure(side.max));
         self.state.used(&self.basis, now).pressure(beside.max).max(others).max(all)
     }
 

@@ -35,25 +35,59 @@ fn is_faster(one: &Basis, other: &Basis) -> bool {
     product(one, other) > product(other, one)
 }
 
-impl Side {
+/// A bucket that none of the quotas that were asked of late passes more than.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Loosest {
+    pub(super) side: Side,
+    /// From when on all quotas are whole under which anything was admitted. Of one that nobody has asked since another came it
+    /// is not known how fast it is, and so this bucket may take longer.
+    pub(super) until: u64,
+}
+
+impl Loosest {
     /// One as loose as a quota, of which so much is used. If that is more than it holds, it holds that much; but a debit may
     /// take more than ever comes back.
-    fn as_loose_as(quota: &Quota, used: Used, now: Timestamp) -> Self {
+    fn of(quota: &Quota, used: Used, now: Timestamp) -> Self {
         let (basis, most, used_units) = (as_fast_as(quota), most_at_once(quota), used.ceil());
         let comes_back = bucket::span(&basis, used_units).micros < bucket::LONGEST.micros;
         let max = if used_units > most && comes_back { used_units } else { most };
-        Self { basis, state: State::seed(&basis.quota(max), used, now), max, guard: Guard::default() }
+        let state = State::seed(&basis.quota(max), used, now);
+        let until = now.saturating_add(quota.full_refill()).as_micros();
+        Self { side: Side { basis, state, max, guard: Guard::default() }, until }
     }
 
     /// Makes it as loose as a quota, if it is not. What is used stays used.
     pub(super) fn loosen(&mut self, quota: &Quota, now: Timestamp) {
+        let Self { side, .. } = self;
         let basis = as_fast_as(quota);
-        self.max = self.max.max(most_at_once(quota));
-        if is_faster(&basis, &self.basis) {
-            let used = self.used(now);
-            self.basis = basis;
-            self.state = State::seed(&self.quota(), used, now);
+        side.max = side.max.max(most_at_once(quota));
+        if is_faster(&basis, &side.basis) {
+            let used = side.used(now);
+            side.basis = basis;
+            side.state = State::seed(&side.quota(), used, now);
         }
+    }
+
+    /// Counts what was admitted under a quota.
+    pub(super) fn press(&mut self, quota: &Quota, cost: u32, now: Timestamp) {
+        self.side.press(cost, now);
+        self.until = self.until.max(now.saturating_add(quota.full_refill()).as_micros());
+    }
+
+    /// From when on it denies nobody.
+    pub(super) fn matters_until(&self) -> u64 {
+        self.until.min(self.side.state.counts_until(&self.side.basis))
+    }
+
+    /// How long until so much fits, in microseconds.
+    fn wait(&self, cost: u32, now: Timestamp) -> u64 {
+        let wait = wait_of(&self.side.state.peek(&self.side.quota(), cost, now));
+        wait.unwrap_or(u64::MAX).min(self.until.saturating_sub(now.as_micros()))
+    }
+
+    /// How much fits.
+    fn room(&self, now: Timestamp) -> u32 {
+        self.side.state.peek(&self.side.quota(), 1, now).remaining()
     }
 }
 
@@ -75,7 +109,8 @@ impl Counter {
             return;
         }
         let (own, other) = (self.used(now), beside.other.used(now));
-        let mut loosest = Side::as_loose_as(&self.basis.quota(beside.max), own.or_more(other), now);
+        let mut loosest = Loosest::of(&self.basis.quota(beside.max), own.or_more(other), now);
+        loosest.until = loosest.until.max(beside.other.until(now));
         // Else nobody has asked under it since, and if somebody does, it is known then.
         if beside.other.max > 0 {
             loosest.loosen(&beside.other.quota(), now);
@@ -88,7 +123,7 @@ impl Counter {
         self.guard().is_some() || self.loosest().is_some()
     }
 
-    fn loosest(&self) -> Option<&Side> {
+    fn loosest(&self) -> Option<&Loosest> {
         self.beside.as_ref()?.loosest.as_ref()
     }
 
@@ -96,10 +131,8 @@ impl Counter {
     pub(super) fn limited(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         let own = |cost: u32| self.guarded(quota, cost, now);
         let Some(loosest) = self.loosest() else { return own(cost) };
-        let all = loosest.quota();
-        let wait = |cost: u32| wait_of(&loosest.state.peek(&all, cost, now)).unwrap_or(u64::MAX);
-        let by_itself = own(cost);
-        let room = loosest.state.peek(&all, 1, now).remaining();
+        let wait = |cost: u32| loosest.wait(cost, now);
+        let (by_itself, room) = (own(cost), loosest.room(now));
         let remaining = by_itself.remaining().min(room);
         let refill = if by_itself.remaining() <= room { by_itself.budget().refill_micros } else { 0 };
         let budget = Budget {

@@ -3,7 +3,7 @@
 
 -- What is kept beside each counter: how much its quota holds (`max`), its guard, the bytes of the other counter with the
 -- same (`others_`), until when that is kept (`ends`), and while it is not known how much its quota holds since when. If they
--- are more than two, the bytes of the loosest of all, and how much that holds (`loosest_max`).
+-- are more than two, the bytes of the loosest of all, how much that holds and until when it is kept (`loosest_`).
 local besides = {}
 -- What was beside and matters no more. It is gone when anything is admitted; a denial changes nothing.
 local forgotten = {}
@@ -45,8 +45,9 @@ local function open(value)
   if b.others_guard > 0 and b.others_parts >= b.others_max then return nil end
   local others_size = #value
   if byte(value, 1) == MORE then
-    if #value < at + 7 then return nil end
-    others_size, b.loosest_max, at = read('<I4I4', value, at)
+    if #value < at + 14 then return nil end
+    others_size, b.loosest_max, b.loosest_ends, at = read('<I4I4I7', value, at)
+    if b.loosest_ends >= EXACT then return nil end
     b.loosest = sub(value, at + size + others_size)
     local algorithm, units, micros = read_head(b.loosest)
     if b.loosest_max == 0 or algorithm ~= TOKEN_BUCKET then return nil end
@@ -70,8 +71,9 @@ local function close(k, value, left)
   local head = write(TWO_FORM, #value, b.max, b.others_max, b.ends, b.guard, b.parts, guard, b.others_parts)
   left = math.max(left, b.ends - now)
   if not b.loosest then return char(TWO) .. head .. value .. b.other, left end
-  head = char(MORE) .. head .. write('<I4I4', #b.other, b.loosest_max)
-  return head .. value .. b.other .. b.loosest, math.max(left, whole_at(b.loosest) - now)
+  head = char(MORE) .. head .. write('<I4I4I7', #b.other, b.loosest_max, b.loosest_ends)
+  local ends = math.min(b.loosest_ends, whole_at(b.loosest))
+  return head .. value .. b.other .. b.loosest, math.max(left, ends - now)
 end
 
 local function is_basis(value, t)
@@ -155,7 +157,7 @@ local function put_beside(k, t, value, b)
     new.others_max, new.others_guard, new.others_parts = b.max, b.guard, b.parts
     back = is_basis(b.other, t)
     if back and b.others_max == t.max then new.guard, new.parts = b.others_guard, b.others_parts end
-    new.loosest, new.loosest_max = b.loosest, b.loosest_max
+    new.loosest, new.loosest_max, new.loosest_ends = b.loosest, b.loosest_max, b.loosest_ends
   end
   new.ends = new.others_max == 0 and counts_until(value) or now + full_refill(value, new.others_max)
   if new.ends <= now and not (back and b.loosest) then
@@ -243,10 +245,12 @@ local function is_over(k, b, value)
   elseif b.since > now then
     b.ends, b.since, changed[k] = b.ends - (b.since - now), now, true
   end
-  if not b.loosest then return b.ends <= now end
-  local loosest = settled(k, b.loosest, b.loosest_max)
-  if loosest ~= b.loosest then b.loosest, changed[k] = loosest, true end
-  return math.max(b.ends, whole_at(loosest)) <= now
+  if b.loosest then
+    local loosest = settled(k, b.loosest, b.loosest_max)
+    if loosest ~= b.loosest then b.loosest, changed[k] = loosest, true end
+    if math.min(b.loosest_ends, whole_at(loosest)) <= now then b.loosest, changed[k] = nil, true end
+  end
+  return b.ends <= now and not b.loosest
 end
 
 -- A rate as one of token buckets, in lowest terms.
@@ -299,6 +303,8 @@ local function count_all(k, b, value)
   local holds = math.min(ceil(units_used), U32)
   b.loosest_max = holds > most and span(holds, units, micros) < LONGEST and holds or most
   b.loosest, changed[k] = bucket_of(units, micros, b.loosest_max, units_used), true
+  local others_end = b.others_max == 0 and counts_until(b.other) or now + full_refill(b.other, b.others_max)
+  b.loosest_ends = math.max(now + full_refill(value, b.max), others_end)
   if b.others_max > 0 then
     algorithm, rate, per = read_head(b.other)
     loosen(k, b, looseness(algorithm, rate, per, b.others_max))
@@ -457,6 +463,12 @@ local function pressed(k, value, max, cost)
   return (value_of(o)), other
 end
 
+-- How long a term's quota takes to be whole again.
+local function refill_of(t)
+  if t.is_bucket then return t.fill_parts > 0 and t.fill + 1 or t.fill end
+  return t.algorithm == SLIDING_WINDOW and 2 * t.period or t.period
+end
+
 -- Counts for the other quotas, and for guards, what was admitted under a term: so many units.
 local function press(k, t, cost)
   local b = besides[k]
@@ -471,5 +483,8 @@ local function press(k, t, cost)
     local left, parts = guard_with(b.others_guard, b.others_parts, other.period, b.others_max, cost)
     b.others_guard, b.others_parts = now + left, parts
   end
-  if b.loosest then b.loosest = pressed(k, b.loosest, b.loosest_max, cost) end
+  if b.loosest then
+    b.loosest = pressed(k, b.loosest, b.loosest_max, cost)
+    b.loosest_ends = math.max(b.loosest_ends, now + refill_of(t))
+  end
 end

@@ -18,21 +18,41 @@ if not given then
 end
 if deadline > 0 and now > deadline then return write('<I4dB', id, now, 1) end
 
-local values
-if #keys <= 4096 then
-  values = call('MGET', unpack(keys))
-else
-  -- Lua cannot pass on more at once.
-  values = {}
-  for from = 1, #keys, 4096 do
-    local part = call('MGET', unpack(keys, from, math.min(from + 4095, #keys)))
-    for i = 1, #part do values[from + i - 1] = part[i] end
-  end
-end
-
 -- The algorithms. NEVER is that of a quota that makes no sense, and admits nothing but what costs nothing.
 local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET, NEVER = 0, 1, 2, 3, 4, 5
 local EXACT = 9007199254740992
+-- Logs that may be long are read where they are charged, and no more of them than is looked at: each copy of a string takes Lua
+-- a look at every byte.
+local values, apart = {}, nil
+local scan = at
+for _ = 1, run_count do
+  local algorithm, first, last, with_times, term_at
+  algorithm, first, last, with_times, term_at, scan = read('<BHHBI4', ask, scan)
+  if with_times > 0 then scan = scan + 2 * (last - first + 1) end
+  if algorithm == SLIDING_LOG then
+    local _, _, _, limit = read('<Bc0Bc0dd', ask, term_at + 3)
+    if limit * 8 > LONG then
+      apart = apart or {}
+      for k = first, last do apart[k] = true end
+    end
+  end
+end
+if not apart and #keys <= 4096 then
+  values = call('MGET', unpack(keys))
+else
+  local from = 1
+  while from <= #keys do
+    local to = from
+    -- Lua cannot pass on more at once.
+    while to < #keys and to < from + 4095 and not (apart and (apart[to] or apart[to + 1])) do to = to + 1 end
+    if not (apart and apart[from]) then
+      local part = call('MGET', unpack(keys, from, to))
+      for i = 1, #part do values[from + i - 1] = part[i] end
+    end
+    from = to + 1
+  end
+end
+
 -- A counter is kept until the millisecond in which it ceases to matter, told as such: the script may have begun some time
 -- before it was told the time. Of a time that was handed to the script, nobody knows how fast it goes.
 local AT, origin = 'PXAT', now
@@ -323,42 +343,65 @@ for r = 1, run_count + held_count do
     local life = ceil((origin + period) / 1000) .. ''
     size_of_all = 0
     for k = first, last do
-      local value = values[k]
+      local key, value, is_long = keys[k], values[k], false
+      if apart and apart[k] then
+        -- What is no string at all is none of ours.
+        value = redis.pcall('GETRANGE', key, 0, LONG)
+        if type(value) ~= 'string' or value == '' then value = false end
+        is_long = value and #value > LONG
+        values[k] = value
+      end
       if with_times > 0 then times = read('<H', ask, times_at + 2 * k) end
       local units, good = times * cost, false
+      -- Where the entries are, counted from zero: the first that may count, the first that is none, and the end.
+      local oldest, free, slots = 0, 0, 0
+      if value and sub(value, 1, #head) == head then
+        slots = ((is_long and call('STRLEN', key) or #value) - base + 1) / size
+        free = slots
+        if is_long and slots % 1 == 0 then oldest, free = places_in_log(call('GETRANGE', key, -size, -1), slots) end
+      end
       if not value then
         good = cost > 0 and units <= limit
-        if good then call('SET', keys[k], head .. write('<I4' .. sub(form, 2), units, now, units), AT, life) end
-      elseif cost > 0 and #value >= base + size - 1 and (#value - base + 1) % size == 0 and sub(value, 1, #head) == head then
-        local total, at, free = read('<I4', value, base - 4), base, #value + 1
-        if #value > LONG then at, free = ends_of_log(value, base, size) end
-        local newest, latest = 0, 0
-        if free > at then newest, latest = read(form, value, free - size) end
+        if good then call('SET', key, head .. write('<I4' .. sub(form, 2), units, now, units), AT, life) end
+      elseif cost > 0 and free > oldest and slots % 1 == 0 then
+        local function entry(slot)
+          local from = base + slot * size
+          if not is_long then return read(form, value, from) end
+          return read(form, call('GETRANGE', key, from - 1, from + size - 2))
+        end
+        local newest, latest = entry(free - 1)
         if newest < now and newest + period > now then
-          local live, left = total, at
-          local moment, oldest = read(form, value, at)
+          local left, live = oldest, read('<I4', value, base - 4)
+          local moment, units_of = entry(oldest)
           while moment + period <= now do
-            live, at = live - oldest, at + size
-            moment, oldest = read(form, value, at)
+            live, oldest = live - units_of, oldest + 1
+            moment, units_of = entry(oldest)
           end
-          local count = (free - at) / size
+          local count = free - oldest
           -- The sum of all costs is no more than they can be, and no less than those that were seen. Else it is no log.
           good = moment <= newest and live + units <= limit and live <= count * largest
-            and live >= (count > 1 and oldest + latest or oldest)
+            and live >= (count > 1 and units_of + latest or units_of)
           if good then
-            local entry, new_total = write(form, now, units), write('<I4', live + units)
-            if free > #value or 2 * count * size < #value then
-              local news = head .. new_total .. sub(value, at, free - 1) .. entry
-              call('SET', keys[k], news .. room_for_log(news, size), AT, life)
+            local new, total = write(form, now, units), write('<I4', live + units)
+            if is_long and free + 1 < slots and 8 * oldest <= slots then
+              if oldest > left then call('SETRANGE', key, base + left * size - 1, rep('\0', (oldest - left) * size)) end
+              call('SETRANGE', key, base + free * size - 1, new)
+              call('SETRANGE', key, base + (slots - 1) * size - 1, log_places(oldest, free + 1, size))
+              call('SETRANGE', key, #head, total)
+              call(given and 'PEXPIRE' or 'PEXPIREAT', key, life)
             else
-              if at > left then call('SETRANGE', keys[k], left - 1, rep('\0', at - left)) end
-              call('SETRANGE', keys[k], free - 1, entry)
-              call('SETRANGE', keys[k], #head, new_total)
-              call(given and 'PEXPIRE' or 'PEXPIREAT', keys[k], life)
+              local entries = base + oldest * size
+              if is_long then
+                entries = call('GETRANGE', key, entries - 1, base + free * size - 2)
+              else
+                entries = sub(value, entries)
+              end
+              local news = head .. total .. entries .. new
+              call('SET', key, news .. room_for_log(news, count + 1, size), AT, life)
             end
             -- What the answers depend on: the oldest entry, and the sum of the others in the place of the newest.
-            local told = head .. write('<I4', live) .. sub(value, at, at + size - 1)
-            live = live - oldest
+            local told = head .. write('<I4', live) .. write(form, moment, units_of)
+            live = live - units_of
             while live > 0 do
               told = told .. write(form, newest, min(live, largest))
               live = live - largest
@@ -370,6 +413,7 @@ for r = 1, run_count + held_count do
       if good then
         admitted = admitted + times
       else
+        if is_long then values[k] = call('GET', key) end
         rest = rest or {}
         rest[#rest + 1] = { k, term_at, times }
       end

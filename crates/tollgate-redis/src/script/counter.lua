@@ -206,8 +206,9 @@ end
 -- What is to be written of a counter.
 local function with_room(value)
   if #value <= LONG then return value end
-  local algorithm, _, _, _, wide = read_head(value)
-  return algorithm == SLIDING_LOG and value .. room_for_log(value, 7 + wide) or value
+  local algorithm, _, _, from, wide = read_head(value)
+  if algorithm ~= SLIDING_LOG then return value end
+  return value .. room_for_log(value, (#value - from - 3) / (7 + wide), 7 + wide)
 end
 
 -- From here on, long logs have nothing but entries.

@@ -1,17 +1,30 @@
--- Long logs, which are changed where they are: each copy of a string takes Lua a look at every byte. In one of more bytes than
--- LONG what has left is made zero, and behind the newest entry there may be room for others, with a moment that is none.
--- So all moments are in order.
+-- Long logs, which are changed where they are. In one of more bytes than LONG what has left is made zero, and behind the newest
+-- entry there may be room for others, with moments that are none. So all moments are in order. The last of them says where
+-- the entries begin and where they end.
 local LONG = 384
 
--- The room behind a log: as much as the memory allocator takes anyway, which is what Redis mostly has, in steps of a quarter of a
--- power of two.
-local function room_for_log(value, size)
+-- The place in the end of a log: where its entries begin and where the room begins, counted from zero.
+local function log_places(oldest, free, size)
+  return struct.pack('<I3I3B', oldest, free, 255) .. string.rep('\0', size - 7)
+end
+
+-- The same, read. If the last is an entry there is no room, and all may be entries.
+local function places_in_log(last, slots)
+  local oldest, free, mark = struct.unpack('<I3I3B', last)
+  if mark < 255 or oldest >= free or free >= slots or string.find(last, '[^%z]', 8) then return 0, 0 end
+  return oldest, free
+end
+
+-- The room behind a log of so many entries: as much as the memory allocator takes anyway, which is what Redis mostly has, in steps
+-- of a quarter of a power of two.
+local function room_for_log(value, entries, size)
   if #value <= LONG then return '' end
   local bytes = #value + 10
   local _, power = math.frexp(bytes - 1)
   local step = 2 ^ (power - 3)
-  local entries = math.floor((math.ceil(bytes / step) * step - bytes) / size)
-  return string.rep(string.rep('\255', 7) .. string.rep('\0', size - 7), entries)
+  local room = math.floor((math.ceil(bytes / step) * step - bytes) / size)
+  if room == 0 or entries > 16777215 then return '' end
+  return string.rep(string.rep('\255', 7) .. string.rep('\0', size - 7), room - 1) .. log_places(0, entries, size)
 end
 
 -- Where the entries of a log begin that count, and where they end.
