@@ -37,6 +37,8 @@ pub(crate) struct Flight {
     pub(crate) settles: bool,
     /// No answer has come in time.
     pub(crate) overdue: bool,
+    /// Whether others were left waiting.
+    pub(crate) left_others: bool,
 }
 
 /// One command, and who waits for its answer.
@@ -99,6 +101,7 @@ impl Flight {
             deadline: sent + A_DAY,
             settles: !settlements.is_empty(),
             overdue: false,
+            left_others: false,
         };
         let mut commands = Commands(Vec::new());
         if load_scripts {
@@ -159,6 +162,7 @@ impl Flight {
             deadline: sent + A_DAY,
             settles: true,
             overdue: false,
+            left_others: false,
         };
         (flight, Commands(vec![redis::cmd("TIME")]))
     }

@@ -37,16 +37,17 @@ impl Pace {
         self.shortest = took;
     }
 
-    /// So many were asked together, and it took so long.
-    pub(crate) fn learn(&mut self, asked: usize, took: Duration) {
+    /// So many were asked together, and it took so long. `bounded`: whether others were left waiting, as no more might go.
+    pub(crate) fn learn(&mut self, asked: usize, bounded: bool, took: Duration) {
         // That it takes longer for one is believed of a few only.
         let rising = self.shortest.saturating_add(self.shortest / 16);
         self.shortest = took.min(if asked <= LEAST { rising } else { self.shortest });
         if took - self.shortest > self.longest {
             if asked > LEAST {
-                self.now = (asked / 2).max(LEAST).min(self.now);
+                // One that is late may be so for another reason, and so no more than half are held back for it.
+                self.now = (asked / 2).max(self.now / 2).max(LEAST).min(self.now);
             }
-        } else if asked >= self.now {
+        } else if asked >= self.now || bounded {
             self.now = (self.now + self.now.div_ceil(4)).min(self.most);
         }
     }
@@ -62,7 +63,7 @@ mod tests {
     fn settled(pace: &mut Pace, goes: usize, each: Duration, way: Duration) -> usize {
         for _ in 0..goes {
             let asked = pace.at_once();
-            pace.learn(asked, way + each * asked as u32);
+            pace.learn(asked, true, way + each * asked as u32);
         }
         pace.at_once()
     }
@@ -95,24 +96,35 @@ mod tests {
     fn a_small_go_says_nothing_of_a_large_one() {
         let mut pace = Pace::new(256, LONGEST);
         pace.is_connected(Duration::from_micros(60));
-        pace.learn(200, Duration::from_millis(20));
-        assert_eq!(pace.at_once(), 100);
-        (0..100).for_each(|_| pace.learn(1, Duration::from_micros(60)));
-        assert_eq!(pace.at_once(), 100);
-        (0..100).for_each(|_| pace.learn(LEAST, Duration::from_secs(1)));
-        assert_eq!(pace.at_once(), 100);
+        pace.learn(200, false, Duration::from_millis(20));
+        assert_eq!(pace.at_once(), 128);
+        (0..100).for_each(|_| pace.learn(1, false, Duration::from_micros(60)));
+        assert_eq!(pace.at_once(), 128);
+        (0..100).for_each(|_| pace.learn(LEAST, false, Duration::from_secs(1)));
+        assert_eq!(pace.at_once(), 128);
         // However long it takes, a few may go.
         for _ in 0..8 {
             let asked = pace.at_once();
-            pace.learn(asked, Duration::from_secs(1));
+            pace.learn(asked, true, Duration::from_secs(1));
         }
         assert_eq!(pace.at_once(), LEAST);
+    }
+
+    /// In several goes at once to a server that is far, none is as large as may be.
+    #[test]
+    fn who_was_held_back_for_one_that_was_late_is_let_go_again() {
+        let mut pace = Pace::new(256, LONGEST);
+        pace.is_connected(Duration::from_millis(6));
+        (0..8).for_each(|_| pace.learn(5, true, Duration::from_millis(30)));
+        assert_eq!(pace.at_once(), LEAST);
+        (0..30).for_each(|_| pace.learn(1, true, Duration::from_millis(6)));
+        assert_eq!(pace.at_once(), 256);
     }
 
     #[test]
     fn no_more_go_than_may() {
         let mut pace = Pace::new(3, LONGEST);
-        (0..100).for_each(|go| pace.learn(3, Duration::from_millis(go % 7)));
+        (0..100).for_each(|go| pace.learn(3, true, Duration::from_millis(go % 7)));
         assert_eq!(pace.at_once(), 3);
     }
 }

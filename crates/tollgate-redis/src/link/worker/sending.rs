@@ -66,6 +66,7 @@ impl Worker {
             // in the same call: those who have waited too long would spoil it for those who could still be served.
             let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
             let (asks, late) = queue.take(if enough { most } else { 0 }, now);
+            let left_others = !queue.has_nothing();
             self.line.is(queue.len());
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
@@ -77,7 +78,8 @@ impl Worker {
                 self.config.watch.sent(asks.len());
             }
             let load = std::mem::take(&mut self.load_scripts);
-            let go = Flight::new(settlements, asks, &self.time, &self.config, load, &self.denied);
+            let mut go = Flight::new(settlements, asks, &self.time, &self.config, load, &self.denied);
+            go.0.left_others = left_others;
             self.send(slot, go);
         }
         // Nobody can go before an answer has come.
@@ -113,7 +115,7 @@ impl Worker {
         self.crowd.back(slot, self.shared.queue().len());
         let (sent, took, overdue) = (flight.sent, flight.sent.elapsed(), flight.overdue);
         let arrived = Instant::now();
-        self.pace.learn(flight.len(), took);
+        self.pace.learn(flight.len(), flight.left_others, took);
         self.crowd.limit(self.pace.at_once());
         let values = match result {
             Ok(values) => {
