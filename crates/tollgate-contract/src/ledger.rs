@@ -100,7 +100,10 @@ impl Ledger {
                 _ => false,
             };
             let (algorithm, period) = (quota.algorithm(), quota.period().as_micros());
-            let max = u128::from(quota.max());
+            // Of several it is not known what a fixed window has passed before the edge at which another came.
+            let times =
+                if self.quotas.len() > 2 && quota.algorithm() == Algorithm::FixedWindow { 2 } else { 1 };
+            let max = times * u128::from(quota.max());
             match edges.iter_mut().find(|(other, its, _)| (*other, *its) == (algorithm, period)) {
                 Some((_, _, edge)) => *edge = max.max(*edge),
                 None if has_edge => edges.push((algorithm, period, max)),

@@ -41,7 +41,8 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Charges all or none, and answers at once if it can.
     ///
     /// The outcomes are in the order of the charges. A rule and key that are charged twice in one
-    /// call are charged the sum.
+    /// call are charged the sum. (Under two quotas at once, what is taken under the first may rarely be in the way of the
+    /// second, which is then denied though the first was charged. Charge a rule and key under one quota in a call.)
     fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging>;
 
     /// Makes one charge if this can be done here and now, and says when it was decided and what; `None`, and

@@ -40,7 +40,7 @@
 //! | bytes | |
 //! |---|---|
 //! | 4 | how many bytes the second counter takes |
-//! | 4 | how much the loosest of all quotas holds |
+//! | 4, twice | how much the loosest of all quotas holds, and how much more than that was used |
 //! | 7 | the microsecond until which that is kept |
 //!
 //! and at the end the counter of that one, a token bucket.
@@ -133,6 +133,7 @@ impl Counter {
         if let Some(loosest) = &beside.loosest {
             write(&mut bytes, other.len() as u64, LENGTH);
             write(&mut bytes, loosest.side.max.into(), MAX);
+            write(&mut bytes, loosest.excess.into(), MAX);
             write(&mut bytes, loosest.until, MOMENT);
         }
         bytes.extend(own);
@@ -202,15 +203,16 @@ fn read_several(mut rest: &[u8], more: bool) -> Option<Counter> {
     };
     let more = if more {
         let (length, max) = (read(&mut rest, LENGTH)? as usize, read(&mut rest, MAX)? as u32);
-        Some((length, max, read(&mut rest, MOMENT).filter(|until| *until < END)?))
+        let excess = read(&mut rest, MAX)? as u32;
+        Some((length, max, excess, read(&mut rest, MOMENT).filter(|until| *until < END)?))
     } else {
         None
     };
     let (own, rest) = rest.split_at_checked(length)?;
     let (other, loosest) = match more {
-        Some((length, max, until)) => {
+        Some((length, max, excess, until)) => {
             let (other, loosest) = rest.split_at_checked(length)?;
-            (other, Some(Loosest { side: read_loosest(loosest, max)?, until }))
+            (other, Some(Loosest { side: read_loosest(loosest, max)?, excess, until }))
         }
         None => (rest, None),
     };

@@ -9,11 +9,13 @@
 //! room, since it has counted the same. And nobody has to wait there for longer than the quota that is asked takes to be
 //! whole, since that is not faster.
 
+use std::time::Duration;
+
 use super::beside::{Beside, Side};
 use super::change::wait_of;
 use super::counter::State;
 use super::guard::Guard;
-use super::{Basis, Counter, Used, bucket};
+use super::{Basis, Counter, Used};
 use crate::decision::Budget;
 use crate::{Algorithm, Outcome, Quota, Timestamp};
 
@@ -30,6 +32,12 @@ const fn as_fast_as(quota: &Quota) -> Basis {
     Basis { algorithm: Algorithm::TokenBucket, units: quota.rate_units(), micros: quota.rate_micros() }
 }
 
+/// How long it takes for all that a quota passes at once to come back.
+const fn longest_refill(quota: &Quota) -> Duration {
+    let refill = quota.full_refill();
+    if matches!(quota.algorithm(), Algorithm::FixedWindow) { refill.saturating_mul(2) } else { refill }
+}
+
 fn is_faster(one: &Basis, other: &Basis) -> bool {
     let product = |a: &Basis, b: &Basis| u128::from(a.units) * u128::from(b.micros.get());
     product(one, other) > product(other, one)
@@ -39,43 +47,53 @@ fn is_faster(one: &Basis, other: &Basis) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loosest {
     pub(super) side: Side,
-    /// From when on all quotas are whole under which anything was admitted. Of one that nobody has asked since another came it
-    /// is not known how fast it is, and so this bucket may take longer.
+    /// What was used above what it holds, under a quota that nobody has asked since another came: how much that holds is not
+    /// known until somebody does.
+    pub(super) excess: u32,
+    /// From when on all quotas are whole under which anything was admitted.
     pub(super) until: u64,
 }
 
 impl Loosest {
-    /// One as loose as a quota, of which so much is used. If that is more than it holds, it holds that much; but a debit may
-    /// take more than ever comes back.
+    /// One as loose as a quota, of which so much is used.
     fn of(quota: &Quota, used: Used, now: Timestamp) -> Self {
-        let (basis, most, used_units) = (as_fast_as(quota), most_at_once(quota), used.ceil());
-        let comes_back = bucket::span(&basis, used_units).micros < bucket::LONGEST.micros;
-        let max = if used_units > most && comes_back { used_units } else { most };
-        let state = State::seed(&basis.quota(max), used, now);
-        let until = now.saturating_add(quota.full_refill()).as_micros();
-        Self { side: Side { basis, state, max, guard: Guard::default() }, until }
+        let (basis, max) = (as_fast_as(quota), most_at_once(quota));
+        let side =
+            Side { basis, state: State::seed(&basis.quota(max), used, now), max, guard: Guard::default() };
+        let until = now.saturating_add(longest_refill(quota)).as_micros();
+        Self { side, excess: used.ceil().saturating_sub(max), until }
     }
 
     /// Makes it as loose as a quota, if it is not. What is used stays used.
     pub(super) fn loosen(&mut self, quota: &Quota, now: Timestamp) {
-        let Self { side, .. } = self;
-        let basis = as_fast_as(quota);
-        side.max = side.max.max(most_at_once(quota));
-        if is_faster(&basis, &side.basis) {
-            let used = side.used(now);
-            side.basis = basis;
-            side.state = State::seed(&side.quota(), used, now);
+        let (Self { side, excess, .. }, basis) = (self, as_fast_as(quota));
+        let more = most_at_once(quota).saturating_sub(side.max);
+        let known = (*excess).min(more);
+        if more == 0 && !is_faster(&basis, &side.basis) {
+            return;
         }
+        let used = side.used(now).and(known);
+        *excess -= known;
+        side.max += more;
+        if is_faster(&basis, &side.basis) {
+            side.basis = basis;
+        } else if known == 0 {
+            return;
+        }
+        side.state = State::seed(&side.quota(), used, now);
     }
 
     /// Counts what was admitted under a quota.
     pub(super) fn press(&mut self, quota: &Quota, cost: u32, now: Timestamp) {
         self.side.press(cost, now);
-        self.until = self.until.max(now.saturating_add(quota.full_refill()).as_micros());
+        self.until = self.until.max(now.saturating_add(longest_refill(quota)).as_micros());
     }
 
     /// From when on it denies nobody.
     pub(super) fn matters_until(&self) -> u64 {
+        if self.excess > 0 {
+            return self.until;
+        }
         self.until.min(self.side.state.counts_until(&self.side.basis))
     }
 
@@ -96,7 +114,7 @@ impl Beside {
     /// state knows nothing, or will not.
     pub(super) fn is_another(&self, quota: &Quota, now: Timestamp) -> bool {
         match self.other.max {
-            0 => self.other.state.is_beyond(quota, now),
+            0 => self.other.state.is_beyond(quota, now) || self.other.used(now).ceil() > quota.max(),
             max => max != quota.max(),
         }
     }
@@ -108,9 +126,24 @@ impl Counter {
         if beside.loosest.is_some() {
             return;
         }
-        let (own, other) = (self.used(now), beside.other.used(now));
+        let own = match &self.state {
+            // What it has passed before its edge counts as well.
+            State::FixedWindow(window) => window.used_twice(&self.basis, beside.max, now),
+            _ => self.used(now),
+        };
+        let other = match &beside.other.state {
+            State::FixedWindow(window) if beside.other.max > 0 => {
+                window.used_twice(&beside.other.basis, beside.other.max, now)
+            }
+            _ => beside.other.used(now),
+        };
         let mut loosest = Loosest::of(&self.basis.quota(beside.max), own.or_more(other), now);
-        loosest.until = loosest.until.max(beside.other.until(now));
+        // A fixed window may have passed as much before its edge, which takes another period.
+        let edge = match beside.other.basis.algorithm {
+            Algorithm::FixedWindow => beside.other.basis.period(),
+            _ => 0,
+        };
+        loosest.until = loosest.until.max(beside.other.until(now).saturating_add(edge));
         // Else nobody has asked under it since, and if somebody does, it is known then.
         if beside.other.max > 0 {
             loosest.loosen(&beside.other.quota(), now);

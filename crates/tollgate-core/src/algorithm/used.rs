@@ -36,6 +36,11 @@ impl Used {
         if self < other { other } else { self }
     }
 
+    /// So many units more.
+    pub(crate) fn and(self, units: u32) -> Self {
+        Self(self.0 + f64::from(units))
+    }
+
     /// Whole units, rounded up.
     pub(crate) fn ceil(self) -> u32 {
         self.0.ceil() as u32

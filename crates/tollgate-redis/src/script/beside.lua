@@ -3,7 +3,8 @@
 
 -- What is kept beside each counter: how much its quota holds (`max`), its guard, the bytes of the other counter with the
 -- same (`others_`), until when that is kept (`ends`), and while it is not known how much its quota holds since when. If they
--- are more than two, the bytes of the loosest of all, how much that holds and until when it is kept (`loosest_`).
+-- are more than two, the bytes of the loosest of all, how much that holds, how much more was used, and until when it is kept
+-- (`loosest_`).
 local besides = {}
 -- What was beside and matters no more. It is gone when anything is admitted; a denial changes nothing.
 local forgotten = {}
@@ -21,6 +22,12 @@ local function whole_at(value)
   local _, _, _, from, wide = read_head(value)
   local full, parts = read_bucket(value, from, wide)
   return parts > 0 and full + 1 or full
+end
+
+-- Until when the loosest of more than two quotas matters.
+local function loosest_until(b)
+  if b.loosest_excess > 0 then return b.loosest_ends end
+  return math.min(b.loosest_ends, whole_at(b.loosest))
 end
 
 local function is_several(value)
@@ -45,12 +52,12 @@ local function open(value)
   if b.others_guard > 0 and b.others_parts >= b.others_max then return nil end
   local others_size = #value
   if byte(value, 1) == MORE then
-    if #value < at + 14 then return nil end
-    others_size, b.loosest_max, b.loosest_ends, at = read('<I4I4I7', value, at)
-    if b.loosest_ends >= EXACT then return nil end
+    if #value < at + 18 then return nil end
+    others_size, b.loosest_max, b.loosest_excess, b.loosest_ends, at = read('<I4I4I4I7', value, at)
+    if b.loosest_ends >= EXACT or b.loosest_max == 0 then return nil end
     b.loosest = sub(value, at + size + others_size)
     local algorithm, units, micros = read_head(b.loosest)
-    if b.loosest_max == 0 or algorithm ~= TOKEN_BUCKET then return nil end
+    if algorithm ~= TOKEN_BUCKET then return nil end
     if span(b.loosest_max, units, micros) >= LONGEST then return nil end
   end
   local own = sub(value, at, at + size - 1)
@@ -71,9 +78,8 @@ local function close(k, value, left)
   local head = write(TWO_FORM, #value, b.max, b.others_max, b.ends, b.guard, b.parts, guard, b.others_parts)
   left = math.max(left, b.ends - now)
   if not b.loosest then return char(TWO) .. head .. value .. b.other, left end
-  head = char(MORE) .. head .. write('<I4I4I7', #b.other, b.loosest_max, b.loosest_ends)
-  local ends = math.min(b.loosest_ends, whole_at(b.loosest))
-  return head .. value .. b.other .. b.loosest, math.max(left, ends - now)
+  head = char(MORE) .. head .. write('<I4I4I4I7', #b.other, b.loosest_max, b.loosest_excess, b.loosest_ends)
+  return head .. value .. b.other .. b.loosest, math.max(left, loosest_until(b) - now)
 end
 
 local function is_basis(value, t)
@@ -157,7 +163,8 @@ local function put_beside(k, t, value, b)
     new.others_max, new.others_guard, new.others_parts = b.max, b.guard, b.parts
     back = is_basis(b.other, t)
     if back and b.others_max == t.max then new.guard, new.parts = b.others_guard, b.others_parts end
-    new.loosest, new.loosest_max, new.loosest_ends = b.loosest, b.loosest_max, b.loosest_ends
+    new.loosest, new.loosest_ends = b.loosest, b.loosest_ends
+    new.loosest_max, new.loosest_excess = b.loosest_max, b.loosest_excess
   end
   new.ends = new.others_max == 0 and counts_until(value) or now + full_refill(value, new.others_max)
   if new.ends <= now and not (back and b.loosest) then
@@ -248,7 +255,7 @@ local function is_over(k, b, value)
   if b.loosest then
     local loosest = settled(k, b.loosest, b.loosest_max)
     if loosest ~= b.loosest then b.loosest, changed[k] = loosest, true end
-    if math.min(b.loosest_ends, whole_at(loosest)) <= now then b.loosest, changed[k] = nil, true end
+    if loosest_until(b) <= now then b.loosest, changed[k] = nil, true end
   end
   return b.ends <= now and not b.loosest
 end
@@ -285,26 +292,42 @@ end
 
 -- Makes the loosest as loose as a quota, if it is not. What is used stays used.
 local function loosen(k, b, units, micros, most)
-  if most > b.loosest_max then b.loosest_max, changed[k] = most, true end
   local _, own_units, own_micros = read_head(b.loosest)
-  if at_most(units, own_micros, own_units, micros) then return end
-  local units_used = math.min(used(b.loosest), b.loosest_max)
-  b.loosest, changed[k] = bucket_of(units, micros, b.loosest_max, units_used), true
+  local more, is_faster = math.max(most - b.loosest_max, 0), not at_most(units, own_micros, own_units, micros)
+  if more == 0 and not is_faster then return end
+  local known = math.min(b.loosest_excess, more)
+  local units_used = math.min(used(b.loosest), b.loosest_max) + known
+  b.loosest_excess, b.loosest_max, changed[k] = b.loosest_excess - known, b.loosest_max + more, true
+  if not is_faster then units, micros = own_units, own_micros end
+  if is_faster or known > 0 then b.loosest = bucket_of(units, micros, b.loosest_max, units_used) end
+end
+
+-- How much of a fixed window is used whose limit is known, with what it may have passed before its edge; nothing if it is none.
+local function used_twice(value, max)
+  local algorithm, _, micros, from = read_head(value)
+  if algorithm ~= FIXED_WINDOW or max == 0 then return nil end
+  local start, count = read_fixed_window(value, from, micros, now)
+  return count + max * (start + micros - now) / micros
+end
+
+-- How much longer it takes until nothing of a counter is left: a fixed window may have passed as much before its edge.
+local function edge_of(value)
+  local algorithm, _, micros = read_head(value)
+  return algorithm == FIXED_WINDOW and micros or 0
 end
 
 -- Begins to count what all quotas admit together, before one of those that are counted is dropped.
 local function count_all(k, b, value)
   if b.loosest then return end
-  local units_used, others = counts_until(value) > now and used(value) or 0, others_used(b)
-  if units_used < others then units_used = others end
   local algorithm, rate, per = read_head(value)
+  local units_used = used_twice(value, b.max) or (counts_until(value) > now and used(value) or 0)
+  local others = used_twice(b.other, b.others_max) or others_used(b)
+  if units_used < others then units_used = others end
   local units, micros, most = looseness(algorithm, rate, per, b.max)
-  -- If more is used than it holds, it holds that much; but a debit may take more than ever comes back.
-  local holds = math.min(ceil(units_used), U32)
-  b.loosest_max = holds > most and span(holds, units, micros) < LONGEST and holds or most
+  b.loosest_max, b.loosest_excess = most, math.max(math.min(ceil(units_used), U32) - most, 0)
   b.loosest, changed[k] = bucket_of(units, micros, b.loosest_max, units_used), true
   local others_end = b.others_max == 0 and counts_until(b.other) or now + full_refill(b.other, b.others_max)
-  b.loosest_ends = math.max(now + full_refill(value, b.max), others_end)
+  b.loosest_ends = math.max(now + full_refill(value, b.max) + edge_of(value), others_end + edge_of(b.other))
   if b.others_max > 0 then
     algorithm, rate, per = read_head(b.other)
     loosen(k, b, looseness(algorithm, rate, per, b.others_max))
@@ -375,7 +398,7 @@ local function bring(k, t)
     bring_plain(k, t, b.other)
     keep_as_read(k, t, b.other)
     local is_another = b.others_max ~= t.max
-    if b.others_max == 0 then is_another = is_beyond(k, t) end
+    if b.others_max == 0 then is_another = is_beyond(k, t) or math.min(ceil(used(b.other)), U32) > t.max end
     if is_another then count_all(k, b, value) end
     put_beside(k, t, value, b)
   else
@@ -463,10 +486,10 @@ local function pressed(k, value, max, cost)
   return (value_of(o)), other
 end
 
--- How long a term's quota takes to be whole again.
+-- How long it takes for all that a term's quota passes at once to come back.
 local function refill_of(t)
   if t.is_bucket then return t.fill_parts > 0 and t.fill + 1 or t.fill end
-  return t.algorithm == SLIDING_WINDOW and 2 * t.period or t.period
+  return t.algorithm == SLIDING_LOG and t.period or 2 * t.period
 end
 
 -- Counts for the other quotas, and for guards, what was admitted under a term: so many units.

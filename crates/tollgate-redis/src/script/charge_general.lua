@@ -165,14 +165,19 @@ for _ = 1, held and group_count or group_count + spare_count do
       end
       for j = 1, n do
         local key, t = ks[j], ts[j]
-        if several and t.apply == 0 and t.algorithm ~= NEVER then
+        if several and t.algorithm ~= NEVER then
+          -- Under another quota the counter is another one, and what it took under the first may be in the way of this.
+          if t.apply > 0 then t = terms[t.apply] end
           bring(key, t)
-          local _
-          _, micros[j], parts[j] = fits(key, t)
+          local fit
+          fit, micros[j], parts[j] = fits(key, t)
+          all = all and fit
+          if fit then take(key, t, micros[j], parts[j]) else settle(key, t) end
+        else
+          take(key, t, micros[j], parts[j])
         end
-        take(key, t, micros[j], parts[j])
       end
-      passed = passed + 1
+      if all then passed = passed + 1 end
     end
   end
   admitted = admitted + passed
