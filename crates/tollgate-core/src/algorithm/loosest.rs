@@ -143,7 +143,9 @@ impl Counter {
             Algorithm::FixedWindow => beside.other.basis.period(),
             _ => 0,
         };
-        loosest.until = loosest.until.max(beside.other.until(now).saturating_add(edge));
+        // Of one that is not known, all counts that was admitted since, and so its state may say more than it ever holds.
+        let others_end = if beside.other.max == 0 { beside.until } else { beside.other.until(now) };
+        loosest.until = loosest.until.max(others_end.saturating_add(edge));
         // Else nobody has asked under it since, and if somebody does, it is known then.
         if beside.other.max > 0 {
             loosest.loosen(&beside.other.quota(), now);

@@ -326,7 +326,7 @@ local function count_all(k, b, value)
   local units, micros, most = looseness(algorithm, rate, per, b.max)
   b.loosest_max, b.loosest_excess = most, math.max(math.min(ceil(units_used), U32) - most, 0)
   b.loosest, changed[k] = bucket_of(units, micros, b.loosest_max, units_used), true
-  local others_end = b.others_max == 0 and counts_until(b.other) or now + full_refill(b.other, b.others_max)
+  local others_end = b.others_max == 0 and b.ends or now + full_refill(b.other, b.others_max)
   b.loosest_ends = math.max(now + full_refill(value, b.max) + edge_of(value), others_end + edge_of(b.other))
   if b.others_max > 0 then
     algorithm, rate, per = read_head(b.other)
