@@ -88,7 +88,7 @@ impl Side {
 
     /// Remembers that the clock was set back, if its quota is known. Else every look would take it for whole only after
     /// the longest wait from then on, until the clock is back where it was.
-    pub(super) fn settle_clock(&mut self, now: Timestamp) {
+    fn settle_clock(&mut self, now: Timestamp) {
         self.state.settle_clock(&self.quota(), now);
         self.guard.settle(&self.basis, now);
     }

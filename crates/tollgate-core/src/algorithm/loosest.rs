@@ -5,9 +5,9 @@
 //! third on, all that is admitted counts in one bucket as well, and has to fit there: as large as the largest of them, and
 //! as fast as the fastest.
 //!
-//! That bucket denies nobody whom the states of all quotas would admit, if there were one of each: none of them ever has more
-//! room, since it has counted the same. And nobody has to wait there for longer than the quota that is asked takes to be
-//! whole, since that is not faster.
+//! Of what it has counted, that bucket denies nobody whom the states of all quotas would admit, if there were one of each: none
+//! of them ever has more room. What came before it is taken to be the most that it may have been. And nobody has to wait there
+//! for longer than the quota that is asked takes to be whole, since that is not faster.
 
 use std::time::Duration;
 
@@ -67,20 +67,17 @@ impl Loosest {
     /// Makes it as loose as a quota, if it is not. What is used stays used.
     pub(super) fn loosen(&mut self, quota: &Quota, now: Timestamp) {
         let (Self { side, excess, .. }, basis) = (self, as_fast_as(quota));
-        let more = most_at_once(quota).saturating_sub(side.max);
+        let (more, faster) = (most_at_once(quota).saturating_sub(side.max), is_faster(&basis, &side.basis));
         let known = (*excess).min(more);
-        if more == 0 && !is_faster(&basis, &side.basis) {
-            return;
-        }
         let used = side.used(now).and(known);
         *excess -= known;
         side.max += more;
-        if is_faster(&basis, &side.basis) {
+        if faster {
             side.basis = basis;
-        } else if known == 0 {
-            return;
         }
-        side.state = State::seed(&side.quota(), used, now);
+        if faster || known > 0 {
+            side.state = State::seed(&side.quota(), used, now);
+        }
     }
 
     /// Counts what was admitted under a quota.
