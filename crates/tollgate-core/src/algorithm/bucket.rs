@@ -8,7 +8,7 @@
 use super::full_at::FullAt;
 use super::{Basis, Used};
 use crate::decision::Budget;
-use crate::quota::Span;
+use crate::quota::{Span, Steady};
 use crate::{Outcome, Quota, Timestamp};
 
 /// Whole numbers below this are exact in floating point.
@@ -53,7 +53,8 @@ impl FullAt {
 
     /// Makes a charge if it fits. `QUEUE`: to be held back for the wait that was there before.
     pub(crate) fn charge<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-        if let Some(outcome) = self.charge_steady(quota, cost, now) {
+        let charged = quota.steady().and_then(|steady| self.charge_steady(steady, quota, cost, now));
+        if let Some(outcome) = charged {
             return outcome;
         }
         // It was tried, so if this has an answer it is a denial.
@@ -69,11 +70,16 @@ impl FullAt {
         Outcome::admit(budget(quota, after), if QUEUE { ceil(before) } else { 0 })
     }
 
-    /// Makes a charge if it fits, the quota is [steady](Quota::steady), the budget does not owe and the clock was not
+    /// Makes a charge under a [steady](Quota::steady) quota if it fits, the budget does not owe and the clock was not
     /// set back: then half of the work is not there to be done.
     #[inline(always)]
-    pub(crate) fn charge_steady(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
-        let steady = quota.steady()?;
+    pub(crate) fn charge_steady(
+        &mut self,
+        steady: &Steady,
+        quota: &Quota,
+        cost: u32,
+        now: Timestamp,
+    ) -> Option<Outcome> {
         let fill = quota.fill().micros;
         let before = self.marked().0.saturating_sub(now.as_micros());
         // A cost above what the quota holds takes longer than it takes to fill, so it does not fit either.

@@ -6,6 +6,7 @@ mod few;
 mod hash;
 mod lock;
 mod locked;
+mod marks;
 mod quotas;
 mod shard;
 mod slot;
@@ -212,8 +213,8 @@ impl<C: Clock> MemoryStore<C> {
     #[inline]
     fn tag(&self, rule: RuleName, key: &KeyRef<'_>) -> u64 {
         // One bit is always zero, as the largest number is what a free slot has. Neither one of the upper bits,
-        // which place the hash in its shard, nor one of the lower, which choose the shard.
-        self.inner.hash.hash(rule.id(), key) & !(1 << 16)
+        // which place the hash in its shard, nor one of the lower, which choose the shard; but the upper one of its mark.
+        self.inner.hash.hash(rule.id(), key) & !(1 << 15)
     }
 
     #[inline]

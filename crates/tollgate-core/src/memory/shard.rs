@@ -30,14 +30,16 @@ pub(super) type Own<'a> = &'a [(u64, usize)];
 pub(super) struct Shard {
     table: Table,
     rest: Box<Rest>,
-    recent: Recent,
     latest: Latest,
 }
 
-/// What a charge on a known key mostly does without. It is elsewhere, so that the rest of a shard fits
-/// into one cache line with the lock, and all shards fit into the nearest cache.
+/// What is not changed by a charge on a known key. It is elsewhere, so that the rest of a shard fits
+/// into one cache line with the lock.
 #[derive(Debug)]
+// What such a charge looks at comes first, and is in one line as well.
+#[repr(C, align(64))]
 struct Rest {
+    recent: Recent,
     quotas: Quotas,
     logs: Slab<sliding_log::State>,
     /// Of keys that are asked under two quotas at once.
@@ -69,13 +71,17 @@ impl Shard {
     pub(super) fn new(number: usize, max_keys: usize, whereabouts: &Arc<[Whereabouts; MAX_SHARDS]>) -> Self {
         let (quotas, logs, of_two) = (Quotas::default(), Slab::new(), Slab::new());
         let whereabouts = (Arc::clone(whereabouts), number);
-        let rest = Rest { quotas, logs, of_two, max_keys, evicted: 0, expired: 0, whereabouts };
-        Self {
-            table: Table::default(),
-            rest: Box::new(rest),
+        let rest = Rest {
             recent: Recent::NONE,
-            latest: Latest::default(),
-        }
+            quotas,
+            logs,
+            of_two,
+            max_keys,
+            evicted: 0,
+            expired: 0,
+            whereabouts,
+        };
+        Self { table: Table::default(), rest: Box::new(rest), latest: Latest::default() }
     }
 
     /// The time at which something is done to this shard, if this is what the clock said before it was locked.
@@ -116,13 +122,13 @@ impl Shard {
         Home::new(tag, self.table.homes())
     }
 
-    /// Where to look for a key.
+    /// Where a key is likely to be.
     #[inline(always)]
-    pub(super) fn seek(&self, tag: u64, home: Home) -> usize {
-        self.table.seek(tag, home)
+    pub(super) fn likely(&self, tag: u64, home: Home) -> usize {
+        self.table.likely(tag, home)
     }
 
-    /// Charges one key if that is quickly done; else, says where it is or would be.
+    /// Charges one key if that is quickly done; else, says where it is likely to be.
     #[inline(always)]
     pub(super) fn charge_quickly(
         &mut self,
@@ -131,9 +137,9 @@ impl Shard {
         charge: &Charge<'_>,
         now: Timestamp,
     ) -> Result<Outcome, usize> {
-        let at = self.table.seek(tag, home);
+        let at = self.table.likely(tag, home);
         let slot = self.table.sought(at, tag).ok_or(at)?;
-        self.recent.charge(slot, charge, now).ok_or(at)
+        self.rest.recent.charge(slot, charge, now).ok_or(at)
     }
 
     /// Charges a key that is known, and returns what it was before, for [`put_back`](Self::put_back); `None`, and nothing is
@@ -149,7 +155,7 @@ impl Shard {
     ) -> Option<(Packed, Outcome)> {
         let slot = self.table.sought(at, tag)?;
         let before = slot.packed;
-        match self.recent.charge(slot, charge, now) {
+        match self.rest.recent.charge(slot, charge, now) {
             Some(outcome) => Some((before, outcome)),
             None => self.charge_less_recent(at, charge, now).map(|outcome| (before, outcome)),
         }
@@ -161,7 +167,7 @@ impl Shard {
         if quota.algorithm() == Algorithm::SlidingLog || !self.rest.is_under(slot, quota) {
             return None;
         }
-        self.recent = Recent::new(quota, slot.quota);
+        self.rest.recent.turn_to(quota, slot.quota);
         let mut packed = slot.packed;
         let outcome = with_state!(mut packed, quota, now, self.rest.logs, |module, state| {
             module::charge(state, quota, charge.cost, now)
@@ -179,7 +185,7 @@ impl Shard {
         self.table.slot(at).packed = before;
     }
 
-    /// Charges one key, having sought it.
+    /// Charges one key, which is likely to be here.
     #[inline(never)]
     pub(super) fn charge(
         &mut self,
@@ -190,13 +196,14 @@ impl Shard {
         now: Timestamp,
     ) -> Outcome {
         let quota = charge.quota;
-        let Some(slot) = self.table.sought(at, tag) else {
+        let Ok(at) = self.table.find_from(at, tag) else {
             return self.charge_new(tag, charge, own, now);
         };
+        let slot = self.table.slot(at);
         if !self.rest.is_under(slot, quota) || is_beyond(slot, quota, now) {
             return self.charge_changed(tag, at, charge, now);
         }
-        self.recent = Recent::new(quota, slot.quota);
+        self.rest.recent.turn_to(quota, slot.quota);
         with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
             module::charge(state, quota, charge.cost, now)
         })
@@ -206,7 +213,7 @@ impl Shard {
     #[inline]
     pub(super) fn admits(&self, tag: u64, charge: &Charge<'_>, cost: u32, now: Timestamp) -> bool {
         let slot = self.table.find(tag).map(|at| self.table.slots()[at]);
-        slot.is_ok_and(|mut copy| self.recent.charge(&mut copy, &charge.cost(cost), now).is_some())
+        slot.is_ok_and(|mut copy| self.rest.recent.charge(&mut copy, &charge.cost(cost), now).is_some())
             || self.peek(tag, charge, cost, now).is_admitted()
     }
 
@@ -378,12 +385,12 @@ impl Shard {
     /// The number of a quota, for one more slot.
     fn acquire(&mut self, quota: &Quota) -> u32 {
         // New keys come in numbers, and mostly under the same quota.
-        if self.recent.is(quota) {
-            self.rest.quotas.acquire_again(self.recent.number);
+        if self.rest.recent.is(quota) {
+            self.rest.quotas.acquire_again(self.rest.recent.number);
         } else {
-            self.recent = Recent::new(quota, self.rest.quotas.acquire(quota));
+            self.rest.recent = Recent::new(quota, self.rest.quotas.acquire(quota));
         }
-        self.recent.number
+        self.rest.recent.number
     }
 
     /// Gives up what a slot refers to.
@@ -397,7 +404,7 @@ impl Shard {
         }
         self.rest.quotas.release(slot.quota);
         // The number may come to stand for another quota.
-        self.recent = Recent::NONE;
+        self.rest.recent = Recent::NONE;
     }
 
     fn remove(&mut self, at: usize) {

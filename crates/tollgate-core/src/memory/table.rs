@@ -4,21 +4,21 @@
 //! as close behind it as the order of hashes allows. So the table is a sorted array with gaps: a
 //! search ends at the first larger hash, growing is one pass from left to right, and the size can be
 //! any number.
+//!
+//! Where many keys are, a slot is in no cache, and whatever depends on what it says has to wait for it. So where a hash is
+//! likely to be is not read from the slots, but from their marks (`marks.rs`).
 
+use super::marks::{Marks, SPAN};
 use super::slot::Slot;
 
 /// The most that a table is filled, as a share of its homes.
 const FULL: (usize, usize) = (3, 4);
 /// How full a table is after it has grown.
-const ROOMY: (usize, usize) = (5, 8);
+const ROOMY: (usize, usize) = (16, 25);
 /// Free slots behind the last home, for those that are displaced from there.
 const TAIL: usize = 16;
-/// How many slots are looked at at once; most slots stand at less than this from their home.
-const WINDOW: usize = 3;
-/// How many bytes these are.
-pub(super) const LIKELY: usize = WINDOW * size_of::<Slot>();
 
-const _: () = assert!(WINDOW < TAIL && size_of::<Slot>() % 8 == 0);
+const _: () = assert!(SPAN <= TAIL && size_of::<Slot>() % 8 == 0);
 
 /// Where a hash stands in a table of so many homes, if nobody else does.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +42,9 @@ impl Home {
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    // The last slots are always free, so that a search needs no other end.
+    // The last slot is always free, so that a search needs no other end.
     slots: Box<[Slot]>,
+    marks: Marks,
     homes: u32,
     len: u32,
 }
@@ -86,30 +87,39 @@ impl Table {
         self.home(tag)
     }
 
-    /// Where the first hash is that is not smaller than this one, at its home or behind.
+    /// Where a hash is likely to be, by its mark. Whether it is, [`sought`](Self::sought) says.
     #[inline(always)]
-    pub(super) fn seek(&self, tag: u64, home: Home) -> usize {
-        let mut at = self.begin(tag, home);
-        while let Some(window) = self.slots.get(at..).and_then(<[_]>::first_chunk) {
-            let smaller = smaller(window, tag);
-            at += smaller;
-            if smaller < WINDOW {
-                break;
-            }
-        }
-        at
+    pub(super) fn likely(&self, tag: u64, home: Home) -> usize {
+        let from = self.begin(tag, home);
+        from + self.marks.first(from, tag)
+    }
+
+    /// The slot of a hash that is likely to be here.
+    #[inline(always)]
+    pub(super) fn sought(&mut self, at: usize, tag: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(at).filter(|slot| slot.tag == tag)
     }
 
     #[inline]
     pub(super) fn find(&self, tag: u64) -> Found {
-        let at = self.seek(tag, Home::new(tag, self.homes()));
-        if self.slots.get(at).is_some_and(|slot| slot.tag == tag) { Ok(at) } else { Err(at) }
+        self.find_from(self.likely(tag, Home::new(tag, self.homes())), tag)
     }
 
-    /// The slot of a hash that was sought.
+    /// The same for a hash that is likely to be here.
     #[inline]
-    pub(super) fn sought(&mut self, at: usize, tag: u64) -> Option<&mut Slot> {
-        self.slots.get_mut(at).filter(|slot| slot.tag == tag)
+    pub(super) fn find_from(&self, likely: usize, tag: u64) -> Found {
+        match self.slots.get(likely) {
+            Some(slot) if slot.tag == tag => Ok(likely),
+            _ => self.search(tag),
+        }
+    }
+
+    /// The same for a hash that is not where its mark says: mostly one that is not there.
+    fn search(&self, tag: u64) -> Found {
+        let home = self.home(tag);
+        let behind = self.slots.get(home..).unwrap_or_default();
+        let at = home + behind.iter().position(|slot| slot.tag >= tag).unwrap_or(0);
+        if self.slots.get(at).is_some_and(|slot| slot.tag == tag) { Ok(at) } else { Err(at) }
     }
 
     /// Whether a slot can be added without growing.
@@ -130,10 +140,11 @@ impl Table {
             if let Err(at) = self.find(slot.tag) {
                 let free = self.slots[at..].iter().position(Slot::is_free);
                 match free.map(|free| at + free) {
-                    // Not the last ones, which stay free.
-                    Some(free) if free + WINDOW < self.slots.len() => {
+                    // Not the last one, which stays free.
+                    Some(free) if free + 1 < self.slots.len() => {
                         self.slots.copy_within(at..free, at + 1);
                         self.slots[at] = slot;
+                        self.marks.insert(at, free, slot.tag);
                         self.len += 1;
                         return;
                     }
@@ -151,6 +162,7 @@ impl Table {
             end += 1;
         }
         self.slots.copy_within(at + 1..end, at);
+        self.marks.remove(at, end);
         self.slots[end - 1] = Slot::FREE;
         self.len -= 1;
         removed
@@ -175,21 +187,15 @@ impl Table {
         }
         // Free slots behind the last one, whether or not it stands behind the last home.
         slots.resize(slots.len().max(homes) + TAIL, Slot::FREE);
+        self.marks = Marks::new(slots.iter().map(|slot| slot.tag));
         (self.slots, self.homes) = (slots.into_boxed_slice(), homes as u32);
     }
 }
 
-/// How many of the slots have smaller hashes.
-///
-/// Counted without a branch: how far a slot stands from its home is what a processor cannot predict.
-#[inline]
-fn smaller(window: &[Slot; WINDOW], tag: u64) -> usize {
-    window.iter().map(|slot| usize::from(slot.tag < tag)).sum()
-}
-
 #[inline]
 fn home(tag: u64, homes: usize) -> usize {
-    ((u128::from(tag) * homes as u128) >> 64) as usize
+    // As 32 bits, which it is: so that what is added to it is known not to overflow.
+    ((u128::from(tag) * homes as u128) >> 64) as u32 as usize
 }
 
 #[cfg(test)]
@@ -210,6 +216,7 @@ mod tests {
         for tag in model {
             assert!(table.find(*tag).is_ok());
         }
+        assert_eq!(table.marks, Marks::new(table.slots.iter().map(|slot| slot.tag)));
         assert!(table.slots.last().is_none_or(Slot::is_free));
     }
 
@@ -281,7 +288,8 @@ mod tests {
             }
             table.insert(slot(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
             if table.len() > 1_000 {
-                let bytes = table.slots.len() * size_of::<Slot>() / table.len();
+                // A slot, and its mark.
+                let bytes = (table.slots.len() * (size_of::<Slot>() + 1)).div_ceil(table.len());
                 assert!((32..=40).contains(&bytes), "{bytes} bytes a key at {} keys", table.len());
             }
         }

@@ -22,16 +22,25 @@ impl Turns {
     /// The number of the shard to sweep, counted on and on, if it is time for one and nobody else has it.
     #[inline]
     pub(super) fn take(&self, now: Timestamp) -> Option<usize> {
-        let before = self.before.load(Ordering::Relaxed);
+        if self.is_due(self.before.load(Ordering::Relaxed), now) { self.claim(now) } else { None }
+    }
+
+    /// Whether it is time for another turn, if this was before the last.
+    #[inline(always)]
+    const fn is_due(&self, before: u64, now: Timestamp) -> bool {
         // Wrapping: a turn that was taken less than so long ago is a little below zero, which is above all else; and a
         // clock that was set back is a long time as well.
-        let ahead = before.wrapping_sub(now.as_micros());
-        if ahead >= self.not_due_from { None } else { self.claim(now, before) }
+        before.wrapping_sub(now.as_micros()) < self.not_due_from
     }
 
     #[cold]
-    fn claim(&self, now: Timestamp, before: u64) -> Option<usize> {
+    fn claim(&self, now: Timestamp) -> Option<usize> {
         let (taken, relaxed) = (now.as_micros().wrapping_sub(1), Ordering::Relaxed);
+        // Read again, so that those who have no turn need not have kept it.
+        let before = self.before.load(relaxed);
+        if !self.is_due(before, now) {
+            return None;
+        }
         self.before.compare_exchange(before, taken, relaxed, relaxed).ok()?;
         Some(self.next.fetch_add(1, relaxed))
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub use algorithm::Algorithm;
 pub use error::{ParseQuotaError, QuotaError};
 pub use share::{Share, ShareError};
-use steady::Steady;
+pub(crate) use steady::Steady;
 use text::Spelling;
 
 /// One second.

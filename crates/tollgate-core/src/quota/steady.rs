@@ -3,7 +3,7 @@
 use super::Algorithm;
 
 /// A bucket whose units take a whole number of microseconds to come back, as those of most quotas do.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Steady {
     /// How long one unit takes, in microseconds.
     unit: u64,
@@ -16,6 +16,9 @@ pub(crate) struct Steady {
 }
 
 impl Steady {
+    /// Of no quota.
+    pub(crate) const NONE: Self = Self { unit: 0, reciprocal: 0, shift: 0, queues: false };
+
     /// `unit` must not be zero.
     pub(super) const fn new(algorithm: Algorithm, unit: u64) -> Option<Self> {
         let queues = match algorithm {

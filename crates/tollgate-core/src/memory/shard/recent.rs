@@ -2,23 +2,38 @@
 
 use super::super::slot::{Pack, Slot};
 use crate::algorithm::token_bucket;
+use crate::quota::Steady;
 use crate::{Charge, Outcome, Quota, Timestamp};
 
 /// The quota that was asked for last, and its number.
 #[derive(Clone, Copy, Debug)]
-// Without a gap, so that a shard fits into one cache line.
-#[repr(C, packed(4))]
 pub(super) struct Recent {
     identity: [u64; 2],
     pub(super) number: u32,
+    /// The same if it is the quota of a bucket whose units come back in whole microseconds; else the number of no slot.
+    steady_number: u32,
+    steady: Steady,
 }
 
 impl Recent {
     /// No slot has this number.
-    pub(super) const NONE: Self = Self { identity: [0, 0], number: u32::MAX };
+    pub(super) const NONE: Self =
+        Self { identity: [0, 0], number: u32::MAX, steady_number: u32::MAX, steady: Steady::NONE };
 
     pub(super) const fn new(quota: &Quota, number: u32) -> Self {
-        Self { identity: *quota.identity(), number }
+        let recent = Self { identity: *quota.identity(), number, ..Self::NONE };
+        match quota.steady() {
+            Some(steady) => Self { steady_number: number, steady: *steady, ..recent },
+            None => recent,
+        }
+    }
+
+    /// From now on it is this one. Mostly it is already; then nothing is written, as others read it.
+    #[inline]
+    pub(super) fn turn_to(&mut self, quota: &Quota, number: u32) {
+        if self.number != number || !self.is(quota) {
+            *self = Self::new(quota, number);
+        }
     }
 
     #[inline]
@@ -32,11 +47,11 @@ impl Recent {
     #[inline(always)]
     pub(super) fn charge(&self, slot: &mut Slot, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
         let quota = charge.quota;
-        if self.number != slot.quota || !self.is(quota) {
+        if self.steady_number != slot.quota || !self.is(quota) {
             return None;
         }
         let mut state: token_bucket::State = Pack::unpack(slot.packed, quota, now);
-        let outcome = state.0.charge_steady(quota, charge.cost, now)?;
+        let outcome = state.0.charge_steady(&self.steady, quota, charge.cost, now)?;
         slot.packed = state.pack();
         Some(outcome)
     }
