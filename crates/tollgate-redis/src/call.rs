@@ -20,18 +20,22 @@ const HEADER: usize = 32;
 /// How long a run is, without the numbers of requests.
 const RUN: usize = 10;
 
+/// Mostly one, or many. For one alone nothing is allocated: it waits for each step on the way, and memory that nobody has
+/// used for a while is far.
+pub(crate) type Few<T> = SmallVec<[T; 1]>;
+
 /// The requests of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
     /// Comes back with the answer, which is thereby known to be the answer to this.
     pub(crate) number: u32,
     /// For each request, for each of its charges, the number of its counter.
-    pub(crate) places: Vec<SmallVec<[usize; 2]>>,
+    pub(crate) places: Few<SmallVec<[usize; 2]>>,
     /// For each counter, the request and the charge that named it.
-    pub(crate) named_by: Vec<(usize, usize)>,
-    pub(crate) terms: Vec<Term>,
-    pub(crate) groups: Vec<Group>,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) named_by: Few<(usize, usize)>,
+    pub(crate) terms: Few<Term>,
+    pub(crate) groups: Few<Group>,
+    pub(crate) runs: Few<Run>,
     /// How many of the first groups are in runs, and how many of the next are in held ones.
     pub(crate) in_runs: usize,
     pub(crate) held: usize,
@@ -212,7 +216,7 @@ impl Call {
     }
 
     /// The counters as they were before the call.
-    fn counters(&self, requests: &[&Charges], bytes: &[u8]) -> Result<Vec<Counter>, Garbled> {
+    fn counters(&self, requests: &[&Charges], bytes: &[u8]) -> Result<Few<Counter>, Garbled> {
         let cut_short = || Garbled("the reply of the script is cut short");
         let (&same, mut rest) = bytes.split_first().ok_or_else(cut_short)?;
         let mut sizes: SmallVec<[usize; 64]> = SmallVec::new();
@@ -231,7 +235,7 @@ impl Call {
             rest = after;
         }
         let mut values = rest;
-        let mut counters = Vec::with_capacity(self.named_by.len());
+        let mut counters = Few::with_capacity(self.named_by.len());
         for (size, (request, charge)) in sizes.into_iter().zip(&self.named_by) {
             let (value, rest) = values.split_at_checked(size).ok_or_else(cut_short)?;
             values = rest;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use smallvec::smallvec;
 use tokio::time::Instant;
 use tollgate_core::{Key, Quota, RuleName, SECOND, StoreError, Timestamp};
 
 pub(crate) use self::landing::{Failure, Fate, Landed};
-use crate::call::{Call, Garbled};
+use crate::call::{Call, Few, Garbled};
 use crate::config::Config;
 use crate::denied::{Denied, Passed};
 use crate::name::{Counted, Name};
@@ -49,6 +50,7 @@ struct Command {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "most are scripts")]
 enum CommandKind {
     /// Says that the next command is for a slot that is on its way.
     Asking,
@@ -199,14 +201,14 @@ impl Flight {
         deadline: Option<Timestamp>,
         config: &Config,
     ) {
-        let calls =
-            Call::gather(&asks.iter().filter_map(Ask::charges).collect::<Vec<_>>(), config.batch, peek);
+        let calls = Call::gather(&charges_of(&asks), config.batch, peek);
         for (count, call) in calls {
             let rest = asks.split_off(count);
             let own = std::mem::replace(&mut asks, rest);
-            let charges: Vec<&Charges> = own.iter().filter_map(Ask::charges).collect();
+            let charges = charges_of(&own);
             let names = call.counted(&charges).map(|counter| config.names.name(counter));
             commands.0.push(script(names, &call.pack(deadline, config.now())));
+            drop(charges);
             let asks = own.into_iter().map(Some).collect();
             self.commands.push(Command { kind: CommandKind::Script(call), asks });
         }
@@ -279,6 +281,10 @@ impl Flight {
     }
 }
 
+fn charges_of(asks: &[Ask]) -> Few<&Charges> {
+    asks.iter().filter_map(Ask::charges).collect()
+}
+
 fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
     let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
     command.arg(b"EVALSHA").arg(CHARGE.get_hash()).arg(names.len());
@@ -313,12 +319,12 @@ const fn goes_alone(ask: &Ask, config: &Config) -> bool {
 }
 
 /// Those that may be asked in one call, together.
-fn by_slot(asks: Vec<Ask>, cluster: bool) -> Vec<Vec<Ask>> {
+fn by_slot(asks: Vec<Ask>, cluster: bool) -> Few<Vec<Ask>> {
     if asks.is_empty() {
-        return Vec::new();
+        return Few::new();
     }
     if !cluster {
-        return vec![asks];
+        return smallvec![asks];
     }
     let mut slots: std::collections::BTreeMap<u16, Vec<Ask>> = std::collections::BTreeMap::new();
     for ask in asks {

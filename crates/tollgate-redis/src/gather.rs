@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use smallvec::{SmallVec, smallvec};
 use tollgate_core::Quota;
 
-use crate::call::{Call, Group, Run};
+use crate::call::{Call, Few, Group, Run};
 use crate::name::{ByHash, Counted};
 use crate::request::Charges;
 use crate::term::Term;
@@ -21,8 +21,8 @@ impl Call {
     /// Puts requests into calls of at most so many counters each. `peek`: they only look.
     ///
     /// All of them must be allowed in one call: on a cluster, their counters must be in one slot.
-    pub(crate) fn gather(requests: &[&Charges], max_counters: usize, peek: bool) -> Vec<(usize, Self)> {
-        let mut calls = Vec::with_capacity(1);
+    pub(crate) fn gather(requests: &[&Charges], max_counters: usize, peek: bool) -> Few<(usize, Self)> {
+        let mut calls = Few::new();
         let count = requests.len();
         let mut builder = Builder::new(count);
         for charges in requests {
@@ -43,11 +43,43 @@ impl Call {
 #[derive(Debug)]
 struct Builder<'a> {
     call: Call,
-    counters: HashMap<&'a Counted, usize, ByHash>,
+    counters: Counters<'a>,
     /// For each counter, the last group that charges it before any other.
-    last: Vec<Option<usize>>,
+    last: SmallVec<[Option<usize>; FEW]>,
     /// For each counter, how many groups charge it.
-    groups: Vec<usize>,
+    groups: SmallVec<[usize; FEW]>,
+}
+
+/// So many counters are looked for one by one.
+const FEW: usize = 4;
+
+/// The counters that were named, each with its number.
+#[derive(Debug, Default)]
+struct Counters<'a> {
+    first: SmallVec<[&'a Counted; FEW]>,
+    others: HashMap<&'a Counted, usize, ByHash>,
+}
+
+impl<'a> Counters<'a> {
+    /// For about so many.
+    fn with_capacity(count: usize) -> Self {
+        let others = HashMap::with_capacity_and_hasher(count.saturating_sub(FEW), ByHash::default());
+        Self { first: SmallVec::new(), others }
+    }
+
+    /// The number of a counter, and whether it is new.
+    fn number(&mut self, counter: &'a Counted) -> (usize, bool) {
+        if let Some(number) = self.first.iter().position(|first| *first == counter) {
+            return (number, false);
+        }
+        if self.first.len() < FEW {
+            self.first.push(counter);
+            return (self.first.len() - 1, true);
+        }
+        let next = FEW + self.others.len();
+        let number = *self.others.entry(counter).or_insert(next);
+        (number, number == next)
+    }
 }
 
 /// How a group is decided: in runs if nobody else charges its counters.
@@ -61,13 +93,18 @@ enum Way {
 impl<'a> Builder<'a> {
     fn new(requests: usize) -> Self {
         let call = Call {
-            places: Vec::with_capacity(requests),
-            named_by: Vec::with_capacity(requests),
-            groups: Vec::with_capacity(requests),
+            places: Few::with_capacity(requests),
+            named_by: Few::with_capacity(requests),
+            groups: Few::with_capacity(requests),
             ..Call::default()
         };
-        let counters = HashMap::with_capacity_and_hasher(requests, ByHash::default());
-        Self { call, counters, last: Vec::with_capacity(requests), groups: Vec::with_capacity(requests) }
+        let counters = Counters::with_capacity(requests);
+        Self {
+            call,
+            counters,
+            last: SmallVec::with_capacity(requests),
+            groups: SmallVec::with_capacity(requests),
+        }
     }
 
     fn add(&mut self, charges: &'a Charges, peek: bool) {
@@ -75,12 +112,12 @@ impl<'a> Builder<'a> {
         let mut places = SmallVec::new();
         let mut own: SmallVec<[(u16, u16); 2]> = SmallVec::new();
         for (i, charge) in charges.iter().enumerate() {
-            let place = *self.counters.entry(&charge.counter).or_insert_with(|| {
+            let (place, is_new) = self.counters.number(&charge.counter);
+            if is_new {
                 self.call.named_by.push((request, i));
                 self.last.push(None);
                 self.groups.push(0);
-                self.last.len() - 1
-            });
+            }
             places.push(place);
             if !peek {
                 let term = self.term(charges, i);
@@ -176,13 +213,13 @@ impl<'a> Builder<'a> {
 
 /// New numbers for counters.
 struct Numbers {
-    old: Vec<usize>,
-    new: Vec<Option<usize>>,
+    old: SmallVec<[usize; FEW]>,
+    new: SmallVec<[Option<usize>; FEW]>,
 }
 
 impl Numbers {
     fn new(count: usize) -> Self {
-        Self { old: Vec::with_capacity(count), new: vec![None; count] }
+        Self { old: SmallVec::with_capacity(count), new: smallvec![None; count] }
     }
 
     fn given(&self) -> usize {
@@ -229,5 +266,24 @@ mod tests {
         let [(1_000, call)] = &*calls else { panic!("{calls:?}") };
         assert_eq!((call.named_by.len(), call.groups.len(), call.in_runs), (1, 1, 1));
         assert_eq!(call.groups[0].members.len(), 1_000);
+    }
+
+    /// The first few are looked for one by one, and the others in a table.
+    #[test]
+    fn each_counter_is_named_once_however_many_there_are() {
+        let (names, quota) = (Names::new("test", false), Quota::per_minute(10));
+        let request = |key: u64| {
+            let key = Key::from(key);
+            vec![OwnCharge::new(&Charge::new(RuleName::new("rule").unwrap(), &key, &quota), &names)]
+        };
+        for count in [1, FEW, FEW + 1, 5 * FEW] {
+            let requests: Vec<_> = (0..3 * count).map(|i| request((i % count) as u64)).collect();
+            let calls = Call::gather(&requests.iter().collect::<Vec<_>>(), 64, false);
+            let [(asked, call)] = &*calls else { panic!("{calls:?}") };
+            assert_eq!((*asked, call.named_by.len(), call.groups.len()), (3 * count, count, count));
+            for (i, places) in call.places.iter().enumerate() {
+                assert_eq!(call.named_by[places[0]].0, i % count, "request {i} of {count}");
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use tollgate_core::{StoreError, StoreErrorKind, Timestamp};
 
 use super::{Command, CommandKind, Flight, is_elsewhere};
-use crate::call::{Answered, Garbled};
+use crate::call::{Answered, Few, Garbled};
 use crate::config::Config;
 use crate::denied::{Denied, Passed};
 use crate::error::{is_refusal, unavailable};
@@ -112,10 +112,10 @@ impl Command {
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
             return;
         };
-        let charges: Vec<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
+        let charges: Few<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
         let peek = matches!(self.asks.iter().flatten().next(), Some(Ask { kind: Kind::Peek { .. }, .. }));
-        let mut all = Vec::with_capacity(charges.len());
-        let parts: Vec<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
+        let mut all = Few::with_capacity(charges.len());
+        let parts: Few<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
         let decided = call.decide(&charges, &parts, &answer, |answered, counters, places| {
             // A peek has changed nothing, and so nothing is known that was not.
             if !peek {
@@ -123,6 +123,7 @@ impl Command {
             }
             all.push(answered);
         });
+        drop(charges);
         if let Err(Garbled(why)) = decided {
             return self.garbled(why, landed);
         }
