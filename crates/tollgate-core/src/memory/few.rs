@@ -27,7 +27,7 @@ pub(super) fn charge<const N: usize, C: Clock>(
     let (mut found, mut read_again) = ([0; N], false);
     for i in 0..N {
         let shard = shards[i].as_deref()?;
-        found[i] = shard.likely(tags[order[i]], homes[order[i]]);
+        found[i] = shard.seek(tags[order[i]], homes[order[i]]);
         read_again |= shard.may_be_ahead_of(known);
     }
     let now = if read_again { store.time() } else { known };

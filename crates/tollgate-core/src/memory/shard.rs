@@ -33,7 +33,7 @@ pub(super) struct Shard {
     latest: Latest,
 }
 
-/// What is not changed by a charge on a known key. It is elsewhere, so that the rest of a shard fits
+/// What a charge on a known key mostly does not change. It is elsewhere, so that the rest of a shard fits
 /// into one cache line with the lock.
 #[derive(Debug)]
 // What such a charge looks at comes first, and is in one line as well.
@@ -47,6 +47,8 @@ struct Rest {
     max_keys: usize,
     evicted: u64,
     expired: u64,
+    /// How many keys that count may go before all are looked through for such as have expired.
+    evictions_until_purge: usize,
     /// Of all shards, and the number of this one.
     whereabouts: (Arc<[Whereabouts; MAX_SHARDS]>, usize),
 }
@@ -79,6 +81,7 @@ impl Shard {
             max_keys,
             evicted: 0,
             expired: 0,
+            evictions_until_purge: 0,
             whereabouts,
         };
         Self { table: Table::default(), rest: Box::new(rest), latest: Latest::default() }
@@ -122,10 +125,11 @@ impl Shard {
         Home::new(tag, self.table.homes())
     }
 
-    /// Where a key is likely to be.
+    /// Where a key is, or would be.
     #[inline(always)]
-    pub(super) fn likely(&self, tag: u64, home: Home) -> usize {
-        self.table.likely(tag, home)
+    pub(super) fn seek(&self, tag: u64, home: Home) -> usize {
+        let (Ok(at) | Err(at)) = self.table.find_from(self.table.likely(tag, home), tag);
+        at
     }
 
     /// Charges one key if that is quickly done; else, says where it is likely to be.

@@ -115,6 +115,7 @@ impl Table {
     }
 
     /// The same for a hash that is not where its mark says: mostly one that is not there.
+    #[inline(never)]
     fn search(&self, tag: u64) -> Found {
         let home = self.home(tag);
         let behind = self.slots.get(home..).unwrap_or_default();

@@ -30,6 +30,9 @@ impl Shard {
     /// first. Where keys stand depends on a hash that callers do not know, so they cannot choose whose
     /// neighbours they are; and to push out a caller whose budget is used up, all its neighbours have to
     /// have used up theirs, and for longer.
+    ///
+    /// That no neighbour has expired does not mean that nobody has: those who came before have taken their places first. So
+    /// before anybody goes who still counts, all are looked through, once for every sixteenth of them that goes so.
     fn evict(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
         let (Ok(from) | Err(from)) = self.table.find(tag);
         let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
@@ -39,13 +42,21 @@ impl Shard {
             .take(SAMPLE)
             // What the same request charges goes last: else its rules would push each other out.
             .min_by_key(|(_, slot)| (own.iter().any(|(tag, _)| *tag == slot.tag), self.weight(slot, now)));
-        if let Some((at, slot)) = least {
-            match self.expires_at(slot, now) > now.as_micros() {
-                true => self.rest.evicted += 1,
-                false => self.rest.expired += 1,
+        let Some((at, slot)) = least else { return };
+        if self.expires_at(slot, now) <= now.as_micros() {
+            self.rest.expired += 1;
+        } else if self.rest.evictions_until_purge > 0 {
+            self.rest.evictions_until_purge -= 1;
+            self.rest.evicted += 1;
+        } else {
+            self.purge(now);
+            self.rest.evictions_until_purge = 1 + self.table.len() / 16;
+            if self.table.len() >= self.rest.max_keys {
+                self.evict(tag, own, now);
             }
-            self.remove(at);
+            return;
         }
+        self.remove(at);
     }
 
     /// How much a key matters: what share of its budget is used, and until when that matters.
