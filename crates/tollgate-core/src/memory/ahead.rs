@@ -170,7 +170,8 @@ mod loom_tests {
             };
             let home = whereabouts.ask(tag);
             for table in &*tables {
-                assert!(table.find_from(table.likely(tag, home), tag).is_ok());
+                let found = table.find_from(table.likely(tag, home), tag);
+                assert!(found.is_ok() && found == table.find(tag), "{found:?}");
             }
             writer.join().unwrap();
         });
