@@ -54,7 +54,7 @@ struct Builder<'a> {
 const FEW: usize = 4;
 
 /// The counters that were named, each with its number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counters<'a> {
     first: SmallVec<[&'a Counted; FEW]>,
     others: HashMap<&'a Counted, usize, ByHash>,
