@@ -65,17 +65,19 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long the answer to a crowd is looked for before the task that holds the connection sleeps; 100 µs if not said. Zero:
-    /// it sleeps at once. At most a millisecond, and a tenth of the [timeout](Self::timeout).
+    /// How long an answer is looked for before the task that holds the connection sleeps; 100 µs if not said. Zero: it sleeps at
+    /// once. At most a millisecond, and a tenth of the [timeout](Self::timeout).
     ///
     /// Where Redis is near, being woken takes longer than most answers do, for the server as well. With one thread for the
     /// runtime and a core left for Redis, 64 requests in flight became 1.4 times as fast by this, for three quarters of the
-    /// server's time; with two threads on the same two cores as Redis it made little difference. It costs up to a sixth more of this
-    /// process's time. So say zero where that is scarce, as in a container with a quota; and do not raise it to reach a
-    /// server that is far away.
+    /// server's time; with two threads on the same two cores as Redis it made little difference. One caller that asks again as soon
+    /// as it is answered waits half as long. It costs up to a sixth more of this process's time in a crowd, and at most as long as is
+    /// said here for an answer that one waits for. So say zero where time is scarce, as in a container with a quota; and do not
+    /// raise it to reach a server that is far away.
     ///
-    /// It is done while sixteen requests or more wait, or did a moment ago. Other tasks of the runtime go first, and where answers
-    /// take longer it is tried ever more seldom.
+    /// It is done while sixteen requests or more wait, or did a moment ago, and for whoever asks no later than this after the last
+    /// answer: who comes more seldom finds both sides asleep, and nothing is gained. Other tasks of the runtime go first, and where
+    /// answers take longer it is tried ever more seldom.
     pub const fn spin(mut self, duration: Duration) -> Self {
         self.config.spin = duration;
         self

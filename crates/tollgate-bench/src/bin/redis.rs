@@ -39,6 +39,10 @@ fn main() {
         if wanted(4) {
             contest.latencies("one alone, 100,000 keys", &many(), 3_000).await;
         }
+        if wanted(7) {
+            let every = Duration::from_millis(1);
+            contest.paces("one a millisecond, 100,000 keys", &many(), 1_000, every).await;
+        }
         let loads = [
             ("64 in flight by one task, 100,000 keys", many(), 64, 100_000),
             ("64 in flight by one task, one key", one(), 64, 100_000),

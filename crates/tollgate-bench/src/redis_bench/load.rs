@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 
-use super::{Host, Subject};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Host, Subject, host};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,15 @@ pub struct Measured {
     /// Requests a second.
     pub rate: f64,
     /// Microseconds of the server for each.
+    pub cpu: f64,
+}
+
+/// How long one takes that asks now and then, and how much of its own time.
+#[derive(Clone, Copy, Debug)]
+pub struct Paced {
+    /// Microseconds until the answer: the median.
+    pub p50: f64,
+    /// Microseconds of the processor for each, of this process.
     pub cpu: f64,
 }
 
@@ -94,11 +105,34 @@ async fn ask_by_tasks(subject: &Subject, load: &Load) {
 ///
 /// When a request is denied.
 pub async fn latency(subject: &Subject, keys: &Arc<Vec<String>>, total: usize) -> f64 {
+    ask_alone(subject, keys, total, None).await
+}
+
+/// The same of one that asks at a pace, so that all have slept before; and what that takes.
+///
+/// # Panics
+///
+/// When a request is denied.
+pub async fn paced(subject: &Subject, keys: &Arc<Vec<String>>, total: usize, every: Duration) -> Paced {
+    let cpu = host::own_cpu_used();
+    let p50 = ask_alone(subject, keys, total, Some(every)).await;
+    let cpu = host::own_cpu_used().saturating_sub(cpu);
+    Paced { p50, cpu: cpu.as_secs_f64() * 1e6 / total as f64 }
+}
+
+async fn ask_alone(subject: &Subject, keys: &Arc<Vec<String>>, total: usize, every: Option<Duration>) -> f64 {
     let (mut subject, keys) = (subject.clone(), Arc::clone(keys));
     // Where requests are handled, and not on the thread that waits for the end.
     let asking = tokio::spawn(async move {
         let mut times = Vec::with_capacity(total);
+        let mut pace = every.map(interval);
+        if let Some(pace) = &mut pace {
+            pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         for i in 0..total {
+            if let Some(pace) = &mut pace {
+                pace.tick().await;
+            }
             let started = Instant::now();
             assert!(subject.admits(&keys[i % keys.len()]).await, "what is measured is admissions");
             times.push(started.elapsed().as_nanos());

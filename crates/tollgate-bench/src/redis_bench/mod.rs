@@ -22,7 +22,7 @@ use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
 use tollgate_servers::RedisServer;
 
 pub use self::host::{Host, Throttlecrab};
-pub use self::load::{Askers, Load, Measured, admitted_at_once, latency, measure};
+pub use self::load::{Askers, Load, Measured, Paced, admitted_at_once, latency, measure, paced};
 pub use self::peers::{Limitador, rate_tier};
 pub use self::subject::Subject;
 pub use self::table::{Contest, Contestant};

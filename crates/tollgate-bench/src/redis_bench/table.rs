@@ -1,8 +1,9 @@
 //! Compares, and shows it as Markdown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Host, Load, Measured, Subject, latency, measure, median};
+use super::{Host, Load, Measured, Paced, Subject, latency, measure, median, paced};
 
 /// One who is compared.
 #[derive(Clone)]
@@ -92,6 +93,34 @@ impl Contest {
                 self.name(i),
                 of(&|round| round[i]),
                 of(&|round| round[i] / round[0])
+            );
+        }
+        println!();
+    }
+
+    /// Shows how long one takes that asks so often, and what that takes of its own process.
+    pub async fn paces(&self, title: &str, keys: &Arc<Vec<String>>, total: usize, every: Duration) {
+        let mut rounds: Vec<Vec<Paced>> = Vec::new();
+        for _ in 0..=ROUNDS {
+            let mut round = Vec::new();
+            for Contestant { subject, .. } in &self.contestants {
+                round.push(paced(subject, keys, total, every).await);
+            }
+            rounds.push(round);
+        }
+        let first = self.name(0);
+        println!("| {title} | p50, µs | of {first} | own CPU each, µs | of {first} |\n|---|---|---|---|---|");
+        for i in 0..self.contestants.len() {
+            let of = |value: &dyn Fn(&[Paced]) -> f64| {
+                median(rounds.iter().skip(1).map(|round| value(round)).collect())
+            };
+            println!(
+                "| {} | {:.1} | {:.2}× | {:.1} | {:.2}× |",
+                self.name(i),
+                of(&|round| round[i].p50),
+                of(&|round| round[i].p50 / round[0].p50),
+                of(&|round| round[i].cpu),
+                of(&|round| round[i].cpu / round[0].cpu),
             );
         }
         println!();

@@ -195,10 +195,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks for an answer before this task goes to sleep, if a crowd waits for it: where Redis is near, to sleep and to be woken
-    /// takes both sides longer than most answers do. Whatever else is to be done meanwhile goes first.
+    /// Looks for an answer before this task goes to sleep, if a crowd waits for it, or somebody who has asked right after an
+    /// answer: where Redis is near, to sleep and to be woken takes both sides longer than most answers do. Who comes now and then
+    /// finds both asleep, and may sleep as well. Whatever else is to be done meanwhile goes first.
     async fn look_out(&mut self, has_room: bool, alarm: Option<Instant>) -> Look {
-        if self.pending.is_empty() || self.crowd.is_idle() || !self.crowd.is_large() {
+        if self.pending.is_empty() || self.crowd.is_idle() {
+            return Look::InVain;
+        }
+        if !self.crowd.is_large() && self.heard.elapsed() > self.config.spin {
             return Look::InVain;
         }
         let Some(until) = self.lookout.until(std::time::Instant::now()) else { return Look::InVain };
