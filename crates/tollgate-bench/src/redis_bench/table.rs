@@ -39,89 +39,59 @@ impl Contest {
         self
     }
 
-    fn name(&self, i: usize) -> &str {
-        &self.contestants[i].name
-    }
-
     /// Shows how fast they are, and what that takes of the server.
     pub async fn rates(&self, title: &str, load: &Load) {
-        let mut rounds: Vec<Vec<Measured>> = Vec::new();
-        for _ in 0..=ROUNDS {
-            let mut round = Vec::new();
-            for Contestant { subject, host, .. } in &self.contestants {
-                round.push(measure(subject, host, load).await);
-            }
-            rounds.push(round);
-        }
-        let first = self.name(0);
-        println!(
-            "| {title} | a second | of {first} | server CPU each, µs | of {first} |\n|---|---|---|---|---|"
-        );
-        for i in 0..self.contestants.len() {
-            let of = |value: &dyn Fn(&[Measured]) -> f64| {
-                median(rounds.iter().skip(1).map(|round| value(round)).collect())
-            };
-            println!(
-                "| {} | {:.0} | {:.2}× | {:.2} | {:.2}× |",
-                self.name(i),
-                of(&|round| round[i].rate),
-                of(&|round| round[i].rate / round[0].rate),
-                of(&|round| round[i].cpu),
-                of(&|round| round[i].cpu / round[0].cpu),
-            );
-        }
-        println!();
+        let columns = [("a second", 0), ("server CPU each, µs", 2)];
+        let measure = async |one: &Contestant| {
+            let Measured { rate, cpu } = measure(&one.subject, &one.host, load).await;
+            [rate, cpu]
+        };
+        self.show(title, columns, measure).await;
     }
 
     /// Shows how long one takes that asks alone.
     pub async fn latencies(&self, title: &str, keys: &Arc<Vec<String>>, total: usize) {
-        let mut rounds: Vec<Vec<f64>> = Vec::new();
-        for _ in 0..=ROUNDS {
-            let mut round = Vec::new();
-            for Contestant { subject, .. } in &self.contestants {
-                round.push(latency(subject, keys, total).await);
-            }
-            rounds.push(round);
-        }
-        println!("| {title} | p50, µs | of {} |\n|---|---|---|", self.name(0));
-        for i in 0..self.contestants.len() {
-            let of = |value: &dyn Fn(&[f64]) -> f64| {
-                median(rounds.iter().skip(1).map(|round| value(round)).collect())
-            };
-            println!(
-                "| {} | {:.1} | {:.2}× |",
-                self.name(i),
-                of(&|round| round[i]),
-                of(&|round| round[i] / round[0])
-            );
-        }
-        println!();
+        let measure = async |one: &Contestant| [latency(&one.subject, keys, total).await];
+        self.show(title, [("p50, µs", 1)], measure).await;
     }
 
     /// Shows how long one takes that asks so often, and what that takes of its own process.
     pub async fn paces(&self, title: &str, keys: &Arc<Vec<String>>, total: usize, every: Duration) {
-        let mut rounds: Vec<Vec<Paced>> = Vec::new();
+        let columns = [("p50, µs", 1), ("own CPU each, µs", 1)];
+        let measure = async |one: &Contestant| {
+            let Paced { p50, cpu } = paced(&one.subject, keys, total, every).await;
+            [p50, cpu]
+        };
+        self.show(title, columns, measure).await;
+    }
+
+    /// Measures all in turn, and shows the median of each number, with so many decimals, and of its ratios to the first one's.
+    async fn show<const N: usize>(
+        &self,
+        title: &str,
+        columns: [(&str, usize); N],
+        measure: impl AsyncFn(&Contestant) -> [f64; N],
+    ) {
+        let Some(first) = self.contestants.first() else { return };
+        let mut rounds = Vec::new();
         for _ in 0..=ROUNDS {
             let mut round = Vec::new();
-            for Contestant { subject, .. } in &self.contestants {
-                round.push(paced(subject, keys, total, every).await);
+            for contestant in &self.contestants {
+                round.push(measure(contestant).await);
             }
             rounds.push(round);
         }
-        let first = self.name(0);
-        println!("| {title} | p50, µs | of {first} | own CPU each, µs | of {first} |\n|---|---|---|---|---|");
-        for i in 0..self.contestants.len() {
-            let of = |value: &dyn Fn(&[Paced]) -> f64| {
-                median(rounds.iter().skip(1).map(|round| value(round)).collect())
-            };
-            println!(
-                "| {} | {:.1} | {:.2}× | {:.1} | {:.2}× |",
-                self.name(i),
-                of(&|round| round[i].p50),
-                of(&|round| round[i].p50 / round[0].p50),
-                of(&|round| round[i].cpu),
-                of(&|round| round[i].cpu / round[0].cpu),
-            );
+        let rounds = &rounds[1..];
+        let titles = columns.map(|(column, _)| format!(" {column} | of {} |", first.name));
+        println!("| {title} |{}\n|---|{}", titles.concat(), "---|---|".repeat(N));
+        for (i, contestant) in self.contestants.iter().enumerate() {
+            print!("| {} |", contestant.name);
+            for (n, (_, decimals)) in columns.into_iter().enumerate() {
+                let value = median(rounds.iter().map(|round| round[i][n]).collect());
+                let ratio = median(rounds.iter().map(|round| round[i][n] / round[0][n]).collect());
+                print!(" {value:.decimals$} | {ratio:.2}× |");
+            }
+            println!();
         }
         println!();
     }
