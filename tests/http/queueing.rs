@@ -298,3 +298,34 @@ async fn what_never_fits_does_not_wait_in_a_line_either() {
         assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 100)]));
     }
 }
+
+/// A tier that waits for longer, or has another quota, is not told what another tier was told.
+#[tokio::test(start_paused = true)]
+async fn a_tier_is_not_told_what_another_was_told() {
+    let tier = |head: &tollgate::RequestHead<'_>| match head.path() {
+        "/patient" => Some("patient"),
+        "/larger" => Some("larger"),
+        _ => None,
+    };
+    let patient = Tier::from(Quota::token_bucket(1, MINUTE)).hold_up_to(secs(300));
+    let rules = [
+        Rule::new("first", Quota::token_bucket(1, secs(10))).key(key::global()).hold_up_to(secs(300)),
+        Rule::new("second", Quota::token_bucket(1, MINUTE))
+            .key(key::global())
+            .when(|head| head.path() != "/first")
+            .tier("patient", patient)
+            .tier("larger", Quota::token_bucket(2, MINUTE))
+            .tier_by(tier),
+    ];
+    let (mut queue, _) = queue(rules);
+    assert_eq!(statuses(&mut queue, &["/"]).await, [200]);
+    let first = call(&mut queue, "/first").await;
+    // There is a line, and the second rule denies.
+    let denied = call(&mut queue, "/").await.now_or_never().expect("it does not wait").unwrap();
+    assert_eq!((denied.status().as_u16(), denied.field("x-ratelimit-limit")), (429, Some("1")));
+    let larger = call(&mut queue, "/larger").await;
+    assert!(larger.now_or_never().is_none(), "it has one left, and waits for the first rule");
+    let patient = call(&mut queue, "/patient").await;
+    assert!(patient.now_or_never().is_none());
+    drop(first);
+}

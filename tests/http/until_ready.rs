@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tollgate::{Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule};
 
 use crate::held::{TokioClock, memory};
+use crate::stores::Slow;
 use crate::support::{millis, secs};
 
 type Jobs = Limiter<MemoryStore<TokioClock>>;
@@ -292,4 +293,56 @@ async fn who_waits_hears_of_what_has_come_back() {
         limiter.charge("jobs", "worker").peek().await.unwrap().outcome("jobs").unwrap().remaining(),
         2
     );
+}
+
+/// One who was denied before it stood in line knows how long that was to take, and still hears of what has come back by then.
+#[tokio::test(start_paused = true)]
+async fn all_who_wait_are_served_with_what_has_come_back() {
+    let store = Slow { store: crate::support::memory(&crate::support::clock()), after: millis(5) };
+    let limiter =
+        Limiter::builder().store(store).rule(Rule::new("jobs", Quota::per_hour(3))).build().unwrap();
+    assert!(limiter.charge("jobs", "worker").cost(3).await.unwrap().is_admitted());
+    let start = Instant::now();
+    let wait = || {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            assert!(limiter.charge("jobs", "worker").until_ready().await.unwrap().is_admitted());
+        })
+    };
+    // All three are denied at the same moment.
+    let all = [wait(), wait(), wait()];
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(limiter.waiting(), 3);
+    limiter.reset("jobs", "worker").await.unwrap();
+    join_all(all).await.into_iter().for_each(Result::unwrap);
+    assert!(start.elapsed() < secs(2), "{:?}", start.elapsed());
+
+    // One that is called, and goes away instead, leaves what it was called for to the next.
+    let (gone, next) = (wait(), wait());
+    tokio::time::sleep(secs(1)).await;
+    assert_eq!(limiter.waiting(), 2);
+    limiter.refund("jobs", "worker", 1).await.unwrap();
+    gone.abort();
+    tokio::time::timeout(secs(1), next).await.expect("there is one for it").unwrap();
+}
+
+/// What somebody was told who would not wait for long is no answer to one who would.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_as_long_as_it_takes_is_not_told_what_the_impatient_are() {
+    let rules = [
+        Rule::new("jobs", Quota::token_bucket(1, secs(10))),
+        Rule::new("bytes", Quota::token_bucket(1, MINUTE)),
+    ];
+    let limiter = Limiter::builder().store(memory()).rules(rules).build().unwrap();
+    let both = || limiter.charge("jobs", "worker").and("bytes", "worker");
+    assert!(both().await.unwrap().is_admitted());
+    let start = Instant::now();
+    let mut ahead = Box::pin(limiter.charge("jobs", "worker").until_ready());
+    assert!((&mut ahead).now_or_never().is_none());
+    let denied = both().ready_within(secs(30)).now_or_never().expect("it is said at once").unwrap();
+    assert!(!denied.is_admitted());
+    let patient = both().until_ready();
+    let (ahead, patient) = tokio::join!(ahead, patient);
+    assert!(ahead.unwrap().is_admitted() && patient.unwrap().is_admitted());
+    assert_eq!(start.elapsed(), MINUTE);
 }

@@ -10,15 +10,15 @@ use std::time::Duration;
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use tollgate_core::{Decision, Key, RuleName};
+use tollgate_core::{Decision, Key, Quota, RuleName};
 
 use crate::observe;
 
 /// Which line: a rule and a key. By its name: those who wait may have come under another set of rules.
 pub(crate) type Line = (RuleName, Key);
 
-/// What somebody wants: of which lines how much.
-pub(crate) type Wanted = SmallVec<[(Line, u32); 2]>;
+/// What somebody wants: of which lines how much, and under which quota, as tiers differ in it.
+pub(crate) type Wanted = SmallVec<[(Line, u32, Quota); 1]>;
 
 /// For how long those who want the same are told what one of them was told.
 const SAME: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ struct Inside {
 #[derive(Debug, Default)]
 struct Waiting {
     waker: Option<Waker>,
-    /// Something has come back of what it waits for at the head of a line.
+    /// Something may have come back of what it waits for at the head of a line.
     is_called: bool,
     lines: SmallVec<[Line; 1]>,
     /// How many had come before this one: who came first is ahead, whenever it joins a line.
@@ -158,7 +158,7 @@ impl Room {
     /// What somebody was told a moment ago who wanted the same, for this reason.
     pub(crate) fn refused(&self, wanted: &Wanted, reason: Reason) -> Option<Decision> {
         let inside = self.inside();
-        let mut refused = wanted.iter().filter_map(|(line, _)| inside.lines.get(line)?.refused.as_ref());
+        let mut refused = wanted.iter().filter_map(|(line, ..)| inside.lines.get(line)?.refused.as_ref());
         let is_it = |(at, same, why, _): &&(Instant, Wanted, Reason, Decision)| {
             *why == reason && at.elapsed() < SAME && same == wanted
         };
@@ -169,7 +169,7 @@ impl Room {
     /// same, and the store need not be asked about each of them.
     pub(crate) fn refuse(&self, wanted: Wanted, reason: Reason, decision: &Decision) {
         let mut inside = self.inside();
-        let line = wanted.iter().map(|(line, _)| *line).find(|line| inside.lines.contains_key(line));
+        let line = wanted.iter().map(|(line, ..)| *line).find(|line| inside.lines.contains_key(line));
         if let Some(queue) = line.and_then(|line| inside.lines.get_mut(&line)) {
             queue.refused = Some((Instant::now(), wanted, reason, decision.clone()));
         }
@@ -251,6 +251,11 @@ impl Ticket {
         poll_fn(|cx| self.poll(cx, |inside, ticket| std::mem::take(&mut inside.waiting[ticket].is_called)))
     }
 
+    /// Whatever this one was called for, it is about to ask.
+    pub(crate) fn answer_call(&self) {
+        self.room.inside().waiting[self.number].is_called = false;
+    }
+
     /// When the room is closed.
     pub(crate) fn closed(&self) -> impl Future<Output = NoRoom> + '_ {
         poll_fn(|cx| self.poll_closed(cx))
@@ -327,7 +332,10 @@ impl Inside {
             }
             Some(head) if was_first => {
                 queue.ready_at = None;
-                self.waiting[head.ticket].waker.take()
+                // When it was told how long to wait, it was not at the head, and so was not called when something came back.
+                let head = &mut self.waiting[head.ticket];
+                head.is_called = true;
+                head.waker.take()
             }
             Some(_) => None,
         }

@@ -165,7 +165,9 @@ impl<S: Store> Limiter<S> {
             return None;
         }
         let wanted = wanted(plan);
-        if let Some(denied) = self.room().refused(&wanted, Reason::Regardless) {
+        let refused = self.room().refused(&wanted, Reason::Regardless);
+        // Who was told that may have been less patient.
+        if let Some(denied) = refused.filter(|denied| !self.is_worth_waiting(plan, patience, denied)) {
             return Some(denied);
         }
         // If the store fails, it is asked again by who is at the head.
@@ -223,6 +225,7 @@ impl<S: Store> Limiter<S> {
                     continue;
                 }
             }
+            ticket.answer_call();
             let asked = Instant::now();
             let (answer, is_local) = match moved {
                 Moved::ToTheHead | Moved::Past => self.ask(plan, patience).await,
@@ -322,7 +325,8 @@ impl<S: Store> Limiter<S> {
 
 /// What a plan wants of all lines.
 fn wanted(plan: &Plan) -> Wanted {
-    plan.entries().iter().map(|planned| (plan.line(planned), planned.cost)).collect()
+    let want = |planned| (plan.line(planned), planned.cost, *plan.rules().charge_of(planned).quota);
+    plan.entries().iter().map(want).collect()
 }
 
 /// When what was denied could be admitted.
