@@ -10,10 +10,12 @@ const KEYS: [&str; 2] = ["alice-key", "bob-key"];
 
 /// Refuses who has no key: if one could be made up, so could a budget.
 ///
-/// This is before anything is counted. Real keys are long and random, and nobody guesses one.
+/// This is before anything is counted. Real keys are long and random, and nobody guesses one. Who sends two is refused, too:
+/// the one that is looked at here has to be the one that is counted.
 pub(crate) async fn check(request: Request, next: Next) -> Response {
-    let value = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-    if value.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|key| KEYS.contains(&key)) {
+    let mut values = request.headers().get_all(header::AUTHORIZATION).iter();
+    let only = values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok());
+    if only.and_then(|value| value.strip_prefix("Bearer ")).is_some_and(|key| KEYS.contains(&key)) {
         next.run(request).await
     } else {
         (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "who are you?\n").into_response()

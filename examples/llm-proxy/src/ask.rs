@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 /// The longest request that is read, in bytes.
 pub(crate) const MAX_LENGTH: usize = 4_000;
@@ -14,8 +15,8 @@ pub(crate) const MAX_LENGTH: usize = 4_000;
 /// nothing is asked that is never admitted.
 pub(crate) const MAX_TOKENS: u32 = 1_000;
 
-/// How long an answer will be if nobody says how long it may be.
-const EXPECTED_TOKENS: u32 = 100;
+/// How long an answer may be if nobody says how long.
+const UNSAID_TOKENS: u32 = 100;
 
 /// The body of a request.
 #[derive(Deserialize)]
@@ -27,7 +28,8 @@ pub(crate) struct Completion {
 /// A request for the model.
 #[derive(Clone)]
 pub(crate) struct Ask {
-    /// It as it came.
+    /// It as it came, but for how long the answer may be, which the model is always told: what is not bounded cannot be
+    /// reserved, and more than the bucket can owe would be for nothing.
     pub(crate) body: Bytes,
     /// How long the prompt may be, in tokens.
     pub(crate) prompt: u32,
@@ -36,21 +38,29 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    fn new(body: Bytes) -> Result<Self, String> {
+    fn new(body: &Bytes) -> Result<Self, String> {
+        let mut asked: Map<String, Value> =
+            serde_json::from_slice(body).map_err(|error| unreadable(&error))?;
         let Completion { prompt, max_tokens } =
-            serde_json::from_slice(&body).map_err(|error| format!("this is not a request: {error}\n"))?;
-        if max_tokens.is_some_and(|tokens| tokens > MAX_TOKENS) {
+            Completion::deserialize(&asked).map_err(|error| unreadable(&error))?;
+        let answer = max_tokens.unwrap_or(UNSAID_TOKENS);
+        if answer > MAX_TOKENS {
             return Err(format!("max_tokens is above {MAX_TOKENS}\n"));
         }
+        asked.insert("max_tokens".to_owned(), answer.into());
         // Four bytes to a token, more or less. Only the model knows, and it tells afterwards.
         let prompt = prompt.len().div_ceil(4).try_into().unwrap_or(u32::MAX);
-        Ok(Self { body, prompt, answer: max_tokens.unwrap_or(EXPECTED_TOKENS) })
+        Ok(Self { body: Value::Object(asked).to_string().into(), prompt, answer })
     }
 
     /// What is reserved for it.
     pub(crate) fn tokens(&self) -> u32 {
         self.prompt.saturating_add(self.answer)
     }
+}
+
+fn unreadable(error: &serde_json::Error) -> String {
+    format!("this is not a request: {error}\n")
 }
 
 /// Reads the body, and puts what is asked into the request's extensions.
@@ -61,9 +71,9 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
     let body = match Bytes::from_request(Request::from_parts(head.clone(), body), &()).await {
         Ok(body) => body,
-        Err(unreadable) => return unreadable.into_response(),
+        Err(rejection) => return rejection.into_response(),
     };
-    match Ask::new(body) {
+    match Ask::new(&body) {
         Ok(ask) => {
             head.extensions.insert(ask);
             next.run(Request::from_parts(head, Body::empty())).await

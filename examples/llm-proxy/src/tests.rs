@@ -319,5 +319,29 @@ async fn the_model_that_comes_with_it_tells_what_it_has_said() {
     assert_eq!(world.left().await, (9, 1_990));
     // Nobody says how long, so a hundred are reserved; but there are 300 words, and as many again.
     world.ask(&"a ".repeat(300), None).await.text().await;
-    assert_eq!(world.left().await, (8, 1_390));
+    // Who does not say how long an answer may be has it cut short: 300 were asked, and 100 answered.
+    assert_eq!(world.left().await, (8, 1_590));
+}
+
+#[tokio::test]
+async fn whoever_sends_two_keys_has_no_second_budget() {
+    let world = World::before(listen(model::app(Duration::ZERO)).await).await;
+    for second in ["Bearer bob-key", "Bearer alice-key", "Bearer x", ""] {
+        let request = Request::post(format!("http://{}{PATH}", world.proxy))
+            .header("authorization", "Bearer alice-key")
+            .header("authorization", second)
+            .body(Body::from(r#"{"prompt":"why?","max_tokens":1}"#))
+            .unwrap();
+        assert_eq!(soon(world.client.request(request)).await.unwrap().status(), StatusCode::UNAUTHORIZED);
+    }
+    assert_eq!(world.left().await, (10, 2_000));
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_refused_and_costs_nothing() {
+    let world = World::before(listen(model::app(Duration::ZERO)).await).await;
+    for body in [r#"["why?", 5]"#, "[]", "null", "5", "{}", r#"{"prompt":5}"#, ""] {
+        assert_eq!(world.send("alice-key", body.to_owned()).await.status(), 400, "{body}");
+    }
+    assert_eq!(world.left().await, (10, 2_000));
 }
