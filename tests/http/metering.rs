@@ -7,15 +7,22 @@ use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
-use tollgate::{ByteCount, Limiter, Limits, MINUTE, Measure, MeterLayer, Quota, RateLimitLayer, Rule, key};
+use tollgate::{
+    ByteCount, Limiter, Limits, MINUTE, Measure, MeterLayer, Mode, Quota, RateLimitLayer, Rule, key,
+};
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{Memory, get, limiter};
 
 /// 50 bytes of a thousand are taken beforehand.
 fn bytes() -> Limiter<Memory> {
+    bytes_in(Mode::Enforce)
+}
+
+fn bytes_in(mode: Mode) -> Limiter<Memory> {
     limiter([Rule::new("bytes", Quota::token_bucket(1_000, MINUTE))
         .key(key::global())
+        .mode(mode)
         .cost(50)
         .settle_in_handler()])
     .0
@@ -92,9 +99,11 @@ async fn trailers_cost_nothing() {
 
 #[tokio::test]
 async fn a_body_that_does_not_end_costs_what_was_reserved_or_what_has_gone_by_if_that_is_more() {
-    for (first, cost) in [(20, 50), (70, 70)] {
+    for (first, cost, mode) in
+        [(20, 50, Mode::Enforce), (70, 70, Mode::Enforce), (20, 50, Mode::Shadow), (70, 70, Mode::Shadow)]
+    {
         // The client goes away.
-        let limiter = bytes();
+        let limiter = bytes_in(mode);
         let mut body =
             limits(&limiter).await.meter("bytes", streamed(pieces([first, 500])), ByteCount).unwrap();
         body.frame().await.unwrap().unwrap();
@@ -276,4 +285,24 @@ async fn pieces_go_by_as_they_come() {
     drop(sender);
     assert!(body.frame().await.is_none());
     assert_eq!(spent(&limiter).await, 30);
+}
+
+/// A body that somebody within the layer throws away says nothing of what its request costs: the response still does.
+#[tokio::test]
+async fn a_body_that_is_thrown_away_leaves_it_to_the_response_to_settle() {
+    let rule = Rule::new("bytes", Quota::token_bucket(1_000, MINUTE))
+        .key(key::global())
+        .cost(50)
+        .settle_in_handler()
+        .free_when(|response| response.status().is_server_error());
+    let (limiter, _) = limiter([rule]);
+    let service = RateLimitLayer::new(limiter.clone()).layer(service_fn(|request: Request<()>| {
+        let limits = Limits::of(request.extensions()).unwrap();
+        drop(limits.meter("bytes", streamed(pieces([500])), ByteCount).unwrap());
+        let mut response = Response::new(Full::<Bytes>::default());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        std::future::ready(Ok::<_, Infallible>(response))
+    }));
+    service.oneshot(get("/")).await.unwrap();
+    assert_eq!(spent(&limiter).await, 0);
 }

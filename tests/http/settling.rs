@@ -461,3 +461,23 @@ async fn of_a_debt_that_was_forgiven_nothing_is_given_back() {
     // At most what was certainly taken comes back, which leaves what others have used, and more.
     assert_eq!(left(&limiter, "tokens").await, 1);
 }
+
+/// However often it is said, a bucket owes no more than it holds, and no more comes back.
+#[tokio::test]
+async fn of_a_debt_that_was_said_several_times_no_more_is_given_back_than_a_bucket_holds() {
+    let (limiter, _) =
+        limiter([Rule::new("rule", Quota::token_bucket(100, MINUTE)).key(key::global()).settle_in_handler()]);
+    let others = limiter.clone();
+    let service = RateLimitLayer::new(limiter.clone()).layer(service_fn(move |request: Request<()>| {
+        let (limits, others) = (Limits::of(request.extensions()).unwrap(), others.clone());
+        async move {
+            assert!(others.charge("rule", key::Key::GLOBAL).cost(99).await.unwrap().is_admitted());
+            for cost in [600, 1_200, 0] {
+                limits.settle("rule", cost).unwrap();
+            }
+            Ok::<_, Infallible>(Reply::new(Full::from("ok")))
+        }
+    }));
+    service.oneshot(get("/")).await.unwrap();
+    assert_eq!(left(&limiter, "rule").await, 1, "what others have used is used");
+}

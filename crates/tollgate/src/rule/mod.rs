@@ -236,11 +236,12 @@ impl Rule {
     /// [`settle_by`](Self::settle_by), which this takes the place of.
     ///
     /// ```
-    /// use http::StatusCode;
+    /// use http::{Method, StatusCode};
     /// use tollgate::{MINUTE, Quota, Rule};
     ///
     /// // Only failed logins count.
     /// let login = Rule::new("login", Quota::sliding_log(5, MINUTE))
+    ///     .on(Method::POST, "/login")
     ///     .free_when(|response| response.status() != StatusCode::UNAUTHORIZED);
     /// // What is our fault, or was not changed, is free.
     /// let api = Rule::new("api", Quota::per_second(10)).free_when(|response| {

@@ -70,6 +70,8 @@ pub(crate) enum Change {
     To(u32),
     /// This much less.
     Less(u32),
+    /// This much, unless it is more already.
+    AtLeast(u32),
 }
 
 /// An [`Account`], whatever the store.
@@ -186,9 +188,12 @@ impl<S: Store> Account<S> {
             }
         };
         entry.takes.push(match charge.quota.algorithm() {
-            // A bucket does not ask when it was taken, and owes no more than it holds.
+            // A bucket does not ask when it was taken, and owes no more than it holds, however often it is debited. (What has come
+            // back meanwhile is not reckoned: less is given back then, never more.)
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                Take { cost, taken: cost.min(max), receipt: None }
+                let owed = entry.takes.iter().filter(|take| take.receipt.is_none());
+                let owed = owed.fold(0, |sum: u32, take| sum.saturating_add(take.taken));
+                Take { cost, taken: cost.min(max.saturating_sub(owed)), receipt: None }
             }
             // Elsewhere what is given back must not be of another window.
             _ => Take { cost, taken: cost, receipt },
@@ -278,11 +283,15 @@ impl<S: Store> Settling for Account<S> {
     fn change(&self, rule: &str, change: Change) -> Result<(), LimiterError> {
         let number = self.rules.find_or(rule)?;
         for entry in self.entries().iter_mut().filter(|entry| entry.planned.rule == number) {
+            let cost = match change {
+                Change::To(cost) => cost,
+                Change::Less(cost) => entry.charged().saturating_sub(cost),
+                // Nothing is said of one that is charged as much.
+                Change::AtLeast(cost) if cost <= entry.charged() => continue,
+                Change::AtLeast(cost) => cost,
+            };
             entry.is_settled = true;
-            match change {
-                Change::To(cost) => self.bring(entry, cost),
-                Change::Less(cost) => self.bring(entry, entry.charged().saturating_sub(cost)),
-            }
+            self.bring(entry, cost);
         }
         Ok(())
     }

@@ -53,8 +53,8 @@ use crate::error::LimiterError;
 /// # Which request
 ///
 /// Clones are of the same request, and can be moved into a task or a stream that outlives the handler. Settling, giving
-/// back and charging more change what stands charged; all of it together never gives back more than was taken. What
-/// the header fields of the response tell is what was decided at first.
+/// back and charging more change what stands charged; all of it together never gives back more than was taken, but for what a
+/// bucket [forgives](Self::settle). What the header fields of the response tell is what was decided at first.
 ///
 /// None of this waits for the store, but for [`charge`](Self::charge): it is handed over, and the response goes its
 /// way.
@@ -168,7 +168,8 @@ impl Limits {
     /// anything else is admitted.
     ///
     /// A bucket owes at most as much as it holds, and forgives the rest. So of what was said to be more, and is then said to be
-    /// less after all, it gives back no more than it holds.
+    /// less after all, it gives back no more than it holds. If others had left it in debt by then, some of that was forgiven, and
+    /// is given back all the same, which pays off what they owe: say what is likely at first, and more once.
     ///
     /// If the rule does not count the request (another path, a tier without a limit, a store that could not tell),
     /// nothing happens. It can be said again, and what is said last counts.
@@ -178,6 +179,11 @@ impl Limits {
     /// When the limiter has no such rule, or no rule that is settled.
     pub fn settle(&self, rule: &str, cost: u32) -> Result<(), LimiterError> {
         self.ask(rule, |account| account.change(rule, Change::To(cost)))
+    }
+
+    /// Says that the request costs this much under a rule, unless it is charged more already.
+    pub(super) fn settle_at_least(&self, rule: &str, cost: u32) -> Result<(), LimiterError> {
+        self.ask(rule, |account| account.change(rule, Change::AtLeast(cost)))
     }
 
     /// Gives back of what stands charged for the request under a rule, and no more than that.

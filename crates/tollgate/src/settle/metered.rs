@@ -59,9 +59,7 @@ impl Bill {
     /// The body will not end.
     fn leave(&mut self) {
         if let Some((limits, rule)) = self.open.take() {
-            if limits.charged(&rule).is_ok_and(|charged| charged.is_some_and(|charged| charged < self.cost)) {
-                let _ = limits.settle(&rule, self.cost);
-            }
+            let _ = limits.settle_at_least(&rule, self.cost);
         }
     }
 }
