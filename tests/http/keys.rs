@@ -65,6 +65,16 @@ async fn a_query_does_not_make_a_new_caller() {
     assert_eq!(admitted, 2);
 }
 
+/// The same handler serves both.
+#[tokio::test]
+async fn to_ask_for_the_head_alone_does_not_make_a_new_caller() {
+    let app = app((key::peer_ip(), key::method()));
+    let admitted =
+        async |method: Method| app.admitted(10, || request(method.clone(), "/").peer("192.0.2.1")).await;
+    assert_eq!((admitted(Method::GET).await, admitted(Method::HEAD).await), (2, 0));
+    assert_eq!(admitted(Method::POST).await, 2);
+}
+
 #[tokio::test]
 async fn another_spelling_of_a_parameter_does_not_make_a_new_caller() {
     let rule = Rule::new("r", Quota::per_minute(2)).on_path("/users/{id}/mail").key(key::path_param("id"));

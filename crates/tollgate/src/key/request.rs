@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use http::HeaderName;
 use http::header::{AUTHORIZATION, COOKIE};
+use http::{HeaderName, Method};
 use tollgate_core::Key;
 
 use super::{Extracted, KeyExtractor};
@@ -19,7 +19,8 @@ pub struct Header(HeaderName);
 ///
 /// A request may carry several fields of one name, and which of them the application looks at is not known here. If their
 /// values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever has a key could put
-/// another beside it in each request, and be somebody else each time. White space around a value is no part of it.
+/// another beside it in each request, and be somebody else each time. That is still one budget besides its own, so have whatever
+/// checks the value refuse more than one. White space around a value is no part of it.
 ///
 /// Callers can send whatever they like. A value that nobody has checked, as that of an API key before it is looked up, is as many
 /// callers as somebody cares to make up: limit those by their address as well.
@@ -115,7 +116,8 @@ pub struct Cookie(Cow<'static, str>);
 ///
 /// A request may carry several cookies of one name, and which of them the application looks at is not known here. If their
 /// values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever has a session could put
-/// another cookie beside it in each request, and be somebody else each time.
+/// another cookie beside it in each request, and be somebody else each time. That is still one budget besides its own, so have
+/// whatever checks the session refuse more than one.
 pub fn cookie(name: impl Into<Cow<'static, str>>) -> Cookie {
     Cookie(name.into())
 }
@@ -219,7 +221,7 @@ impl KeyExtractor for Route {
 #[must_use]
 pub struct RequestMethod;
 
-/// The method.
+/// The method; of HEAD it is GET, as the same handler serves both.
 ///
 /// Callers can make up as many methods as they like, and each is a key of its own: have the rule
 /// [match](crate::Rule::on_method) those that are served.
@@ -229,6 +231,7 @@ pub fn method() -> RequestMethod {
 
 impl KeyExtractor for RequestMethod {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        Extracted::Key(Key::from(head.method().as_str()))
+        let method = if head.method() == Method::HEAD { &Method::GET } else { head.method() };
+        Extracted::Key(Key::from(method.as_str()))
     }
 }
