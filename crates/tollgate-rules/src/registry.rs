@@ -34,7 +34,7 @@ pub(crate) type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync
 ///         async move { plan_of(token).await }
 ///     })
 ///     .cost("by-method", |head| if head.method() == "GET" { 1 } else { 5 })
-///     .predicate("is-beta", |head| head.headers().contains_key("x-beta"));
+///     .predicate("writes", |head| !head.method().is_safe());
 ///
 /// let text = r#"
 ///     [[rules]]
@@ -44,7 +44,7 @@ pub(crate) type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync
 ///     tiers = { pro = "1000/minute" }
 ///     tier-by = "plan"
 ///     cost = { registered = "by-method" }
-///     when = "is-beta"
+///     when = "writes"
 /// "#;
 /// let file = RuleFile::parse("rules.toml", text, Format::Toml, &registry)?;
 /// assert_eq!(file.rules().len(), 1);
