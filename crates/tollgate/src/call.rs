@@ -97,7 +97,7 @@ where
             let plan = Plan::one(Arc::clone(rules), number, *key, cost);
             return gate.go_on(inner, request, rules, Asked::Planned(plan));
         };
-        if !outcome.is_admitted() || outcome.is_delayed() || gate.fields.ietf.is_some() {
+        if !outcome.is_admitted() || outcome.is_delayed() || gate.options.fields.ietf.is_some() {
             let asked = Asked::Answered { rule: number, key: *key, cost, at, outcome };
             return gate.go_on(inner, request, rules, asked);
         }
@@ -105,7 +105,7 @@ where
         if gate.limiter.watch().is_due(at) {
             gate.look_around(&mut request, rules, [number], at);
         }
-        if gate.expose_decision {
+        if gate.options.expose_decision {
             expose(request.extensions_mut(), || Decision::one(at, rule.name, outcome));
         }
         let one = One { rule: rule.name, at, outcome, shown: gate.shown() };

@@ -22,10 +22,16 @@ use crate::told::{Told, expose};
 #[derive(Clone, Debug)]
 pub(crate) struct Gate<S, R> {
     pub(crate) limiter: Limiter<S>,
+    pub(crate) options: Options,
+    pub(crate) rejection: R,
+}
+
+/// What a layer was told. Together, as a router that is called as it is copies them for each request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
     pub(crate) fields: HeaderFields,
     pub(crate) charge_preflights: bool,
     pub(crate) expose_decision: bool,
-    pub(crate) rejection: R,
 }
 
 /// What becomes of a request.
@@ -45,7 +51,7 @@ impl<S: Store, R> Gate<S, R> {
     #[inline]
     pub(crate) fn is_exempt<A>(&self, request: &Request<A>) -> bool {
         *request.method() == Method::OPTIONS
-            && !self.charge_preflights
+            && !self.options.charge_preflights
             && RequestHead::from(request).is_preflight()
     }
 
@@ -104,7 +110,7 @@ impl<S: Store, R> Gate<S, R> {
             }
             Err(error) => return self.fail(request, plan, error),
         };
-        if self.expose_decision {
+        if self.options.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
         let account = self
@@ -167,7 +173,7 @@ impl<S: Store, R> Gate<S, R> {
             self.settle_nothing(request, plan.rules());
             return Verdict::Forward(Told::Nothing);
         };
-        if self.expose_decision {
+        if self.options.expose_decision {
             expose(request.extensions_mut(), || decision.clone());
         }
         let account =
@@ -209,7 +215,7 @@ impl<S: Store, R> Gate<S, R> {
     /// reason for a handler to fail.
     #[inline]
     fn mark_uncounted<A>(&self, request: &mut Request<A>, has_account: bool) {
-        if self.expose_decision && !has_account {
+        if self.options.expose_decision && !has_account {
             Limits::mark_uncounted(request.extensions_mut());
         }
     }

@@ -3,7 +3,7 @@
 use tollgate_core::MemoryStore;
 use tower_layer::Layer;
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Options};
 use crate::headers::{HeaderFields, IetfDraft};
 use crate::limiter::Limiter;
 use crate::response::{JsonRejection, ProblemRejection};
@@ -37,9 +37,11 @@ impl<S> RateLimitLayer<S> {
     pub fn new(limiter: impl Into<Limiter<S>>) -> Self {
         let gate = Gate {
             limiter: limiter.into(),
-            fields: HeaderFields::default(),
-            charge_preflights: false,
-            expose_decision: true,
+            options: Options {
+                fields: HeaderFields::default(),
+                charge_preflights: false,
+                expose_decision: true,
+            },
             rejection: JsonRejection,
         };
         Self { gate }
@@ -54,13 +56,13 @@ impl<S, R> RateLimitLayer<S, R> {
     /// that one tells, and nothing of rules that have admitted the request; so none of the three, if the inner layer does not
     /// write them. A 429 of the handler's own that has `X-RateLimit-Remaining` is left as it is, too.
     pub fn x_ratelimit_headers(mut self, on: bool) -> Self {
-        self.gate.fields.legacy = on;
+        self.gate.options.fields.legacy = on;
         self
     }
 
     /// Writes `RateLimit` and `RateLimit-Policy`, for all rules, as in this revision of the IETF's draft.
     pub fn ietf_headers(mut self, draft: IetfDraft) -> Self {
-        self.gate.fields.ietf = Some(draft);
+        self.gate.options.fields.ietf = Some(draft);
         self
     }
 
@@ -82,7 +84,7 @@ impl<S, R> RateLimitLayer<S, R> {
     ///     .layer(RateLimitLayer::new(Quota::per_second(100)).charge_preflights(true));
     /// ```
     pub fn charge_preflights(mut self, on: bool) -> Self {
-        self.gate.charge_preflights = on;
+        self.gate.options.charge_preflights = on;
         self
     }
 
@@ -90,7 +92,7 @@ impl<S, R> RateLimitLayer<S, R> {
     /// of the response, for outer layers; it is unless it is said. If it is not, and no rule is settled, handlers have no
     /// [`Limits`](crate::Limits) either.
     pub fn expose_decision(mut self, on: bool) -> Self {
-        self.gate.expose_decision = on;
+        self.gate.options.expose_decision = on;
         self
     }
 
@@ -103,9 +105,8 @@ impl<S, R> RateLimitLayer<S, R> {
     /// Answers requests that do not go on by what is made of the way it has. See
     /// [`ChosenRejection`](crate::ChosenRejection).
     pub fn map_rejection<T>(self, f: impl FnOnce(R) -> T) -> RateLimitLayer<S, T> {
-        let Gate { limiter, fields, charge_preflights, expose_decision, rejection } = self.gate;
-        let rejection = f(rejection);
-        RateLimitLayer { gate: Gate { limiter, fields, charge_preflights, expose_decision, rejection } }
+        let Gate { limiter, options, rejection } = self.gate;
+        RateLimitLayer { gate: Gate { limiter, options, rejection: f(rejection) } }
     }
 
     /// Answers requests that do not go on with a problem document (RFC 9457).

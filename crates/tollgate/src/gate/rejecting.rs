@@ -67,10 +67,10 @@ impl<S: Store, R> Gate<S, R> {
     where
         R: Rejection<B>,
     {
-        let trio = if self.fields.legacy { Trio::of(&decision) } else { None };
+        let trio = if self.options.fields.legacy { Trio::of(&decision) } else { None };
         let mut response = self.reject(request, &Refusal::Limited(&decision), trio);
-        if self.fields.ietf.is_some() {
-            self.fields.lines(&decision, policies).write(response.headers_mut());
+        if self.options.fields.ietf.is_some() {
+            self.options.fields.lines(&decision, policies).write(response.headers_mut());
         }
         tell_denial(&mut response, decision, self.shown());
         response

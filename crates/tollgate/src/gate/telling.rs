@@ -22,9 +22,9 @@ impl<S: Store, R> Gate<S, R> {
         account: Option<Arc<Account<S>>>,
     ) -> Told {
         let shown = self.shown();
-        if shown.exposed || self.fields.ietf.is_some() || account.is_some() {
+        if shown.exposed || self.options.fields.ietf.is_some() || account.is_some() {
             let (lines, settling) =
-                (self.fields.lines(decision, policies), account.map(|account| account as _));
+                (self.options.fields.lines(decision, policies), account.map(|account| account as _));
             return Told::more(More { decision: decision.clone(), shown, lines, settling, shadows: None });
         }
         match decision.tightest() {
@@ -52,8 +52,8 @@ impl<S: Store, R> Gate<S, R> {
             None
         };
         let Some(report) = report else { return (self.tell(decision, policies(plan), account), shadowing) };
-        let lines = self.fields.lines(decision, policies(plan));
-        let (settling, shadows) = (account.map(|account| account as _), Some((self.fields, report)));
+        let lines = self.options.fields.lines(decision, policies(plan));
+        let (settling, shadows) = (account.map(|account| account as _), Some((self.options.fields, report)));
         let more = More { decision: decision.clone(), shown: self.shown(), lines, settling, shadows };
         (Told::more(more), shadowing)
     }
@@ -69,10 +69,10 @@ impl<S: Store, R> Gate<S, R> {
             return Told::Nothing;
         }
         // Nothing was decided, so there is nothing to expose.
-        let shown = Shown { legacy: self.fields.legacy, exposed: false };
+        let shown = Shown { legacy: self.options.fields.legacy, exposed: false };
         let (decision, lines) = (Decision::new(Timestamp::UNIX_EPOCH), Lines::default());
         let settling = account.map(|account| account as _);
-        let shadows = report.map(|report| (self.fields, report));
+        let shadows = report.map(|report| (self.options.fields, report));
         Told::more(More { decision, shown, lines, settling, shadows })
     }
 
@@ -89,12 +89,12 @@ impl<S: Store, R> Gate<S, R> {
         if shown.exposed {
             expose(request.extensions_mut(), || decision.clone());
         }
-        let lines = self.fields.lines(&decision, std::iter::once(rule.policy(&QuotaChoice::Own(0))));
+        let lines = self.options.fields.lines(&decision, std::iter::once(rule.policy(&QuotaChoice::Own(0))));
         Told::more(More { decision, shown, lines, settling: None, shadows: None })
     }
 
     #[inline]
     pub(crate) fn shown(&self) -> Shown {
-        Shown { legacy: self.fields.legacy, exposed: self.expose_decision }
+        Shown { legacy: self.options.fields.legacy, exposed: self.options.expose_decision }
     }
 }
