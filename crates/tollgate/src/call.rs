@@ -10,6 +10,7 @@ use tower_service::Service;
 use crate::RequestHead;
 use crate::future::ResponseFuture;
 use crate::gate::{Gate, Verdict};
+use crate::headers::Trio;
 use crate::hold::Patience;
 use crate::key::Extracted;
 use crate::limiter::{Plan, Planner, Planning};
@@ -108,8 +109,10 @@ where
         if gate.options.expose_decision {
             expose(request.extensions_mut(), || Decision::one(at, rule.name, outcome));
         }
-        let one = One { rule: rule.name, at, outcome, shown: gate.shown() };
-        ResponseFuture::forward_one(inner.call(request), one)
+        let response = inner.call(request);
+        // Made only now, so that it is not put aside while the inner service is called.
+        let one = One { rule: rule.name, trio: Trio { at, outcome }, shown: gate.shown() };
+        ResponseFuture::forward_one(response, one)
     }
 }
 

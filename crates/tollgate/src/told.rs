@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{Extensions, Response, StatusCode};
-use tollgate_core::{Decision, Outcome, RuleName, Timestamp};
+use tollgate_core::{Decision, RuleName};
 
 use crate::headers::legacy::REMAINING;
 use crate::headers::{HeaderFields, Lines, Trio};
@@ -31,8 +31,7 @@ impl Told {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct One {
     pub(crate) rule: RuleName,
-    pub(crate) at: Timestamp,
-    pub(crate) outcome: Outcome,
+    pub(crate) trio: Trio,
     pub(crate) shown: Shown,
 }
 
@@ -57,16 +56,37 @@ pub(crate) struct Shown {
 }
 
 impl One {
-    /// Writes it. Not as part of who calls it: a response that is only lent to a function is not moved there.
-    #[inline(never)]
+    /// Writes it.
+    #[inline(always)]
     pub(crate) fn write<B>(&self, response: &mut Response<B>) {
+        // Mostly nobody within has said anything.
+        if response.extensions().is_empty() && !is_429(response) {
+            if self.shown.legacy {
+                self.trio.write(response.headers_mut());
+            }
+            if self.shown.exposed {
+                self.expose(response.extensions_mut());
+            }
+        } else {
+            self.write_beside(response);
+        }
+    }
+
+    /// Writes it beside what somebody within may have said.
+    #[inline(never)]
+    fn write_beside<B>(&self, response: &mut Response<B>) {
         let denied_within = denied_within(response);
         if self.shown.legacy && !denied_within {
-            write_trio(|| Trio::new(self.at, &self.outcome), response);
+            write_trio(&self.trio, response);
         }
         if self.shown.exposed && !denied_within {
-            expose(response.extensions_mut(), || Decision::one(self.at, self.rule, self.outcome));
+            self.expose(response.extensions_mut());
         }
+    }
+
+    #[inline(always)]
+    fn expose(&self, extensions: &mut Extensions) {
+        expose(extensions, || Decision::one(self.trio.at, self.rule, self.trio.outcome));
     }
 }
 
@@ -81,7 +101,7 @@ impl More {
         if let Some((fields, report)) = &self.shadows {
             tell_shadows(&self.decision, *fields, report, denied_within, response);
         } else if let (true, Some(trio)) = (self.shown.legacy && !denied_within, Trio::of(&self.decision)) {
-            write_trio(|| trio, response);
+            write_trio(&trio, response);
         }
         self.lines.write(response.headers_mut());
         if self.shown.exposed && !denied_within {
@@ -109,17 +129,17 @@ fn tell_shadows<B>(
         }
     });
     if let (true, Some(trio)) = (fields.legacy && !denied_within, Trio::of(&all)) {
-        write_trio(|| trio, response);
+        write_trio(&trio, response);
     }
 }
 
 /// Writes the three fields, unless somebody within has denied the request and does not say so by a decision: figures of a
 /// rule that has admitted it would be taken for the reason.
 #[inline(always)]
-fn write_trio<B>(trio: impl FnOnce() -> Trio, response: &mut Response<B>) {
+fn write_trio<B>(trio: &Trio, response: &mut Response<B>) {
     let tells_itself = is_429(response) && response.headers().contains_key(REMAINING);
     if !tells_itself && response.extensions().get::<Denied>().is_none() {
-        trio().write(response.headers_mut());
+        trio.write(response.headers_mut());
     }
 }
 

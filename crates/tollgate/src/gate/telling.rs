@@ -6,7 +6,7 @@ use http::{HeaderValue, Request};
 use tollgate_core::{Decision, Outcome, Store, Timestamp};
 
 use super::{Gate, policies};
-use crate::headers::Lines;
+use crate::headers::{Lines, Trio};
 use crate::limiter::{Plan, ShadowReport, Shadowing};
 use crate::rule::{Compiled, QuotaChoice};
 use crate::settle::Account;
@@ -28,7 +28,9 @@ impl<S: Store, R> Gate<S, R> {
             return Told::more(More { decision: decision.clone(), shown, lines, settling, shadows: None });
         }
         match decision.tightest() {
-            Some((rule, outcome)) => Told::One(One { rule, at: decision.at(), outcome: *outcome, shown }),
+            Some((rule, outcome)) => {
+                Told::One(One { rule, trio: Trio { at: decision.at(), outcome: *outcome }, shown })
+            }
             None => Told::Nothing,
         }
     }

@@ -26,8 +26,8 @@ pub(crate) fn policy(rule: RuleName, quota: &Quota) -> HeaderValue {
 /// Adds a rule's members to what an inner layer, or another rule, has written. A map that is full, with thousands of fields,
 /// stays as it is.
 pub(super) fn append(policy: HeaderValue, limit: HeaderValue, headers: &mut HeaderMap) {
-    if headers.try_append(POLICY, policy).is_ok() {
-        drop(headers.try_append(RATELIMIT, limit));
+    if headers.try_append(&POLICY, policy).is_ok() {
+        drop(headers.try_append(&RATELIMIT, limit));
     }
 }
 

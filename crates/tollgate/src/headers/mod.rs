@@ -1,4 +1,6 @@
 //! What a response says about budgets.
+//!
+//! Fields are inserted by a reference to their name, here and in `response/`. Only [`Trio::write`] does not, and says why.
 
 pub(crate) mod ietf;
 pub(crate) mod legacy;
@@ -11,7 +13,7 @@ use smallvec::SmallVec;
 use tollgate_core::Decision;
 
 pub(crate) use self::legacy::Trio;
-pub(crate) use self::number::{limit, number, push_number, time, wait};
+pub(crate) use self::number::{push_number, wait};
 
 /// Which fields are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -99,7 +99,7 @@ impl Fields {
         if let Some(seconds) = self.retry_after {
             if !headers.contains_key(RETRY_AFTER) {
                 // A map that is full, with thousands of fields, stays as it is.
-                drop(headers.try_insert(RETRY_AFTER, wait(seconds)));
+                drop(headers.try_insert(&RETRY_AFTER, wait(seconds)));
             }
         }
         // RFC 6585, section 4: a 429 must not be stored by a cache. Mostly there is nothing to remove, and
@@ -110,7 +110,7 @@ impl Fields {
                 headers.remove(field);
             }
         }
-        drop(headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store")));
+        drop(headers.try_insert(&CACHE_CONTROL, HeaderValue::from_static("no-store")));
         if let Some(trio) = self.trio {
             trio.write(headers);
         }

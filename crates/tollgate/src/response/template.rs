@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Fields;
 use crate::headers::legacy::{LIMIT, REMAINING, RESET};
-use crate::headers::{limit, number, time, wait};
+use crate::headers::wait;
 
 /// The fields of a 429. Copying them and filling in the figures is quicker than finding a place for each.
 pub(super) struct Template {
@@ -22,11 +22,11 @@ impl Template {
     pub(super) fn new(content_type: &'static str) -> Self {
         let mut fields = HeaderMap::with_capacity(8);
         for name in BLANKS {
-            fields.insert(name, HeaderValue::from_static(""));
+            fields.insert(&name, HeaderValue::from_static(""));
         }
-        fields.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-        fields.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        fields.insert(SPARE, HeaderValue::from_static(""));
+        fields.insert(&CONTENT_TYPE, HeaderValue::from_static(content_type));
+        fields.insert(&CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        fields.insert(&SPARE, HeaderValue::from_static(""));
         // A map promises no order, but has one, and a copy has the same.
         let in_order = fields.keys().zip(&BLANKS).all(|(name, blank)| name == blank);
         Self { fields, in_order }
@@ -46,9 +46,9 @@ impl Template {
             }
         };
         fill(wait(retry_after));
-        fill(limit(trio.limit));
-        fill(number(trio.remaining.into()));
-        fill(time(trio.reset));
+        fill(trio.limit());
+        fill(trio.remaining());
+        fill(trio.reset());
         // A copy has room for what it holds and no more; now it has room for one.
         headers.remove(SPARE);
         true
@@ -57,6 +57,10 @@ impl Template {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tollgate_core::{Outcome, Retry, Timestamp};
+
     use super::*;
     use crate::headers::Trio;
 
@@ -68,7 +72,9 @@ mod tests {
 
     #[test]
     fn each_figure_is_in_its_place_and_the_spare_one_is_gone() {
-        let trio = Trio { limit: 1, remaining: 2, reset: 3, is_denial: true };
+        let (reset, wait) = (Duration::from_secs(3), Duration::from_secs(4));
+        let outcome = Outcome::denied(1, 2, reset, wait, Retry::After(wait));
+        let trio = Trio { at: Timestamp::UNIX_EPOCH, outcome };
         let fields = Fields { retry_after: Some(4), trio: Some(trio) };
         let mut headers = HeaderMap::new();
         assert!(Template::new("text/plain").fill(&fields, &mut headers));
