@@ -162,8 +162,14 @@ fn make<const N: usize>(recent: &'static LocalKey<Recent<N>>, n: u64) -> HeaderV
 pub(crate) fn limit(n: u32) -> HeaderValue {
     match small(n.into()) {
         Some(value) => value.clone(),
-        None => recent(&LIMITS, n.into()),
+        None => large_limit(n),
     }
+}
+
+// Apart, so that who has a small one does not prepare for it.
+#[inline(never)]
+fn large_limit(n: u32) -> HeaderValue {
+    recent(&LIMITS, n.into())
 }
 
 /// A wait in seconds as a header value.
