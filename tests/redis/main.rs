@@ -16,6 +16,7 @@ mod long_logs;
 mod maps;
 mod modes;
 mod moving;
+mod order;
 mod outcomes;
 mod policies;
 mod random;

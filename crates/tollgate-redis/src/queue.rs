@@ -1,11 +1,22 @@
 //! What waits for a connection.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use tokio::time::Instant;
 use tollgate_core::StoreError;
 
+use crate::name::Counted;
 use crate::request::Ask;
+
+/// What is taken out of the line.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    pub(crate) first: Vec<Ask>,
+    /// Those for whom it is too late.
+    pub(crate) late: Vec<Ask>,
+    /// Whether some were left behind what is to be settled before them.
+    pub(crate) left_behind: bool,
+}
 
 /// What waits, in the order in which it is sent.
 #[derive(Debug, Default)]
@@ -13,6 +24,8 @@ pub(crate) struct Queue {
     asks: VecDeque<Ask>,
     /// Settlements wait by themselves: nobody at the door waits for them, and they are kept while Redis fails.
     settlements: VecDeque<Ask>,
+    /// How many of these are about a counter, by its hash.
+    unsettled: HashMap<u64, u32>,
     /// Nobody stops waiting before this moment. It may be too early, since it is not looked for whenever one leaves.
     earliest: Option<Instant>,
     /// How many have to wait for the task to be woken: it looks by itself when an answer has come.
@@ -43,7 +56,8 @@ impl Queue {
     }
 
     pub(crate) fn push_back(&mut self, ask: Ask) {
-        if ask.settlement().is_some() {
+        if let Some(settlement) = ask.settlement() {
+            *self.unsettled.entry(settlement.counter.hash).or_default() += 1;
             return self.settlements.push_back(ask);
         }
         self.note(ask.deadline);
@@ -51,7 +65,8 @@ impl Queue {
     }
 
     pub(crate) fn push_front(&mut self, ask: Ask) {
-        if ask.settlement().is_some() {
+        if let Some(settlement) = ask.settlement() {
+            *self.unsettled.entry(settlement.counter.hash).or_default() += 1;
             return self.settlements.push_front(ask);
         }
         self.note(ask.deadline);
@@ -66,7 +81,25 @@ impl Queue {
     /// Takes the first settlements, at most so many.
     pub(crate) fn take_settlements(&mut self, most: usize) -> Vec<Ask> {
         let count = self.settlements.len().min(most);
-        self.settlements.drain(..count).collect()
+        let taken: Vec<_> = self.settlements.drain(..count).collect();
+        for settlement in taken.iter().filter_map(Ask::settlement) {
+            let hash = settlement.counter.hash;
+            match self.unsettled.get_mut(&hash) {
+                Some(others @ 2..) => *others -= 1,
+                _ => drop(self.unsettled.remove(&hash)),
+            }
+        }
+        taken
+    }
+
+    /// Whether it is about a counter for which a settlement waits.
+    fn is_behind(&self, ask: &Ask) -> bool {
+        if self.unsettled.is_empty() {
+            return false;
+        }
+        let waits = |counter: &Counted| self.unsettled.contains_key(&counter.hash);
+        ask.changed().is_some_and(waits)
+            || ask.charges().is_some_and(|charges| charges.iter().any(|charge| waits(&charge.counter)))
     }
 
     /// Tells whoever waits for a settlement that it is not done yet. It is kept all the same.
@@ -80,18 +113,23 @@ impl Queue {
     }
 
     /// Takes the first, at most so many. Besides, those among them who will have stopped waiting by then; whoever has
-    /// gone away is not charged at all.
-    pub(crate) fn take(&mut self, most: usize, by: Instant) -> (Vec<Ask>, Vec<Ask>) {
-        let (mut first, mut late) = (Vec::with_capacity(self.asks.len().min(most)), Vec::new());
-        while first.len() < most {
+    /// gone away is not charged at all. Whoever asks about a counter for which a settlement waits stays behind that, unless
+    /// it stops waiting before `hurry`.
+    pub(crate) fn take(&mut self, most: usize, by: Instant, hurry: Instant) -> Taken {
+        let mut taken = Taken { first: Vec::with_capacity(self.asks.len().min(most)), ..Taken::default() };
+        let mut behind = Vec::new();
+        while taken.first.len() < most {
             match self.asks.pop_front() {
-                Some(ask) if ask.deadline <= by => late.push(ask),
+                Some(ask) if ask.deadline <= by => taken.late.push(ask),
                 Some(ask) if ask.is_abandoned() => {}
-                Some(ask) => first.push(ask),
+                Some(ask) if ask.deadline > hurry && self.is_behind(&ask) => behind.push(ask),
+                Some(ask) => taken.first.push(ask),
                 None => break,
             }
         }
-        (first, late)
+        taken.left_behind = !behind.is_empty();
+        behind.into_iter().rev().for_each(|ask| self.asks.push_front(ask));
+        taken
     }
 
     pub(crate) fn take_all(&mut self) -> VecDeque<Ask> {
@@ -137,6 +175,7 @@ mod tests {
     use super::*;
     use crate::name::Names;
     use crate::request::Kind;
+    use crate::settlement::{Settlement, What};
 
     #[test]
     fn whoever_is_late_is_found_wherever_it_stands() {
@@ -155,13 +194,46 @@ mod tests {
         assert!(queue.take_late(now).is_empty());
         assert!(queue.next_deadline().unwrap() <= now + Duration::from_secs(1));
         assert_eq!(queue.take_late(now + Duration::from_secs(1)).len(), 1);
-        let (first, late) = queue.take(1, now);
+        let Taken { first, late, .. } = queue.take(1, now, now);
         assert!(first.len() == 1 && first[0].deadline > now + Duration::from_secs(2_000) && late.is_empty());
-        let (first, late) = queue.take(1, now + Duration::from_secs(2_000));
+        let Taken { first, late, .. } = queue.take(1, now + Duration::from_secs(2_000), now);
         assert!(first.is_empty() && late.len() == 1);
         assert_eq!(queue.next_deadline(), None);
         // Those who have left matter no more.
         queue.push_back(ask(5_000_000));
         assert!(queue.next_deadline().unwrap() > now + Duration::from_secs(4_000));
+    }
+
+    #[test]
+    fn whoever_asks_about_a_counter_stays_behind_what_is_settled_before() {
+        let rule = RuleName::new("rule").unwrap();
+        let names = Names::new("test", false);
+        let counter = |key: &str| Box::new(names.counted(rule, KeyRef::from(&Key::from(key))));
+        let now = Instant::now();
+        let deadline = now + Duration::from_secs(10);
+        let reset = |key| Ask::new(Kind::Reset { counter: counter(key), reply: None }, deadline);
+        let refund = |key| {
+            let what = What::Refund { cost: 1, receipt: None };
+            let settlement = Box::new(Settlement { counter: *counter(key), what });
+            Ask::new(Kind::Settle { settlement, reply: None }, deadline)
+        };
+        let mut queue = Queue::default();
+        ["a", "b", "a"].into_iter().for_each(|key| queue.push_back(refund(key)));
+        ["a", "c", "b", "a"].into_iter().for_each(|key| queue.push_back(reset(key)));
+        let keys = |taken: &Taken| -> Vec<Key> {
+            taken.first.iter().filter_map(|ask| Some(ask.changed()?.key)).collect()
+        };
+        let taken = queue.take(10, now, now);
+        assert_eq!((keys(&taken), taken.left_behind, queue.len()), (vec![Key::from("c")], true, 3));
+        // Two are settled, of which one was the only one of its counter.
+        assert_eq!(queue.take_settlements(2).len(), 2);
+        let taken = queue.take(10, now, now);
+        assert_eq!((keys(&taken), taken.left_behind), (vec![Key::from("b")], true));
+        // Who has no time to lose does not wait for it.
+        let first = queue.take(1, now, deadline);
+        assert_eq!((keys(&first), queue.len()), (vec![Key::from("a")], 1));
+        assert_eq!(queue.take_settlements(10).len(), 1);
+        let taken = queue.take(10, now, now);
+        assert_eq!((keys(&taken), taken.left_behind), (vec![Key::from("a")], false));
     }
 }

@@ -26,7 +26,17 @@ struct Flags {
 }
 
 impl Load {
+    /// Who is answered asks again a millisecond later, as clients come and go.
     pub(crate) fn start(store: &RedisStore, tasks: usize) -> Self {
+        Self::with_pause(store, tasks, Duration::from_millis(1))
+    }
+
+    /// Who is served asks again at once.
+    pub(crate) fn eager(store: &RedisStore, tasks: usize) -> Self {
+        Self::with_pause(store, tasks, Duration::ZERO)
+    }
+
+    fn with_pause(store: &RedisStore, tasks: usize, pause: Duration) -> Self {
         let callers: Vec<_> = (0..tasks).map(|i| Caller::new(&format!("load-{i}"))).collect();
         let flags = Arc::new(Flags::default());
         let mut set = JoinSet::new();
@@ -39,9 +49,12 @@ impl Load {
                     caller.tally(&store, &mut one).await;
                     flags.admitted.fetch_add(one.admitted, Ordering::Relaxed);
                     flags.failed.fetch_add(one.failed(), Ordering::Relaxed);
+                    // Those who fail at once must not keep the machine busy.
+                    let pause = if one.failed() > 0 { Duration::from_millis(1) } else { pause };
                     all.join(one);
-                    // As a client would: those who fail at once must not keep the machine busy.
-                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    if !pause.is_zero() {
+                        tokio::time::sleep(pause).await;
+                    }
                 }
                 all
             });

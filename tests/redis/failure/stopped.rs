@@ -72,7 +72,7 @@ async fn whoever_waits_is_let_go_in_time_however_long_its_answer_may_be_looked_f
         let server = server();
         let store = hasty(&server.url()).spin(spin).build().expect("a good store");
         store.ready(PATIENCE).await.expect("the server works");
-        let load = Load::start(&store, callers);
+        let load = if callers == 1 { Load::eager(&store, 1) } else { Load::start(&store, callers) };
         load.served(1_000).await;
         server.pause().expect("it can be stopped");
         assert!(opened(&store).await.is_timeout());

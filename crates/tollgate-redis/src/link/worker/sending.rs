@@ -10,6 +10,7 @@ use super::{Stop, Worker};
 use crate::crowd::{FLIGHTS, NEAR};
 use crate::error::{failed, unavailable};
 use crate::flight::{Commands, Failure, Fate, Flight, Landed};
+use crate::queue::Taken;
 use crate::request::Ask;
 
 /// How often something that was not done may be sent to a server that works. More, and it would not be done the next time
@@ -64,14 +65,25 @@ impl Worker {
             }
             // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
             // in the same call: those who have waited too long would spoil it for those who could still be served.
-            let now = Instant::now() + (self.usual * 2).min(self.config.timeout / 2);
-            let (asks, late) = queue.take(if enough { most } else { 0 }, now);
+            let now = Instant::now();
+            let (by, hurry) =
+                (now + (self.usual * 2).min(self.config.timeout / 2), now + self.config.timeout / 2);
+            let Taken { first: asks, late, left_behind } =
+                queue.take(if enough { most } else { 0 }, by, hurry);
             let left_others = !queue.has_nothing();
             self.line.is(queue.len());
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
             if asks.is_empty() && settlements.is_empty() {
-                continue;
+                match left_behind {
+                    false => continue,
+                    // What they are behind is settled when an answer has come.
+                    true if under_way => return None,
+                    true => {
+                        self.send(slot, Flight::whether_there(&self.denied));
+                        continue;
+                    }
+                }
             }
             self.crowd.sent(slot, asks.len());
             if !asks.is_empty() {

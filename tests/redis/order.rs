@@ -1,0 +1,74 @@
+//! What is settled comes before what is asked afterwards.
+
+use std::time::Duration;
+
+use tollgate_core::{Charge, DAY, Debit, Key, Quota, Refund, Store};
+use tollgate_redis::RedisStore;
+
+use crate::support::{own_server, patient, ready, rule};
+
+const ONCE: Quota = Quota::fixed_window(1, DAY);
+
+/// Redis was not heard of for so long that it is asked whether it is there before anything is settled.
+const QUIET: Duration = Duration::from_millis(150);
+
+async fn is_admitted(store: &RedisStore, key: &Key) -> bool {
+    store.charge(&[Charge::new(rule("order"), key, &ONCE)]).await.expect("the store decides").is_admitted()
+}
+
+#[tokio::test]
+async fn whoever_gives_back_and_asks_again_finds_what_it_gave_back() {
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    for pause in [Duration::ZERO, QUIET] {
+        let key = Key::from(pause.as_millis() as u64);
+        assert!(is_admitted(&store, &key).await);
+        tokio::time::sleep(pause).await;
+        // Handed over, and not waited for.
+        drop(store.refund(&[Refund::new(rule("order"), &key, 1)]));
+        assert!(is_admitted(&store, &key).await, "after {pause:?}");
+        assert!(!is_admitted(&store, &key).await);
+    }
+}
+
+#[tokio::test]
+async fn whoever_has_to_pay_more_pays_before_it_is_admitted_again() {
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    for pause in [Duration::ZERO, QUIET] {
+        let key = Key::from(pause.as_millis() as u64);
+        // So that something was heard of Redis.
+        assert!(is_admitted(&store, &Key::from(("other", pause.as_millis() as u64))).await);
+        tokio::time::sleep(pause).await;
+        drop(store.debit(&[Debit::new(Charge::new(rule("order"), &key, &ONCE))]));
+        assert!(!is_admitted(&store, &key).await, "after {pause:?}");
+    }
+}
+
+/// One go at a time settles, and who asks about what the next one settles waits for that.
+#[tokio::test]
+async fn what_is_settled_while_something_else_is_settled_comes_first_as_well() {
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    for i in 0..200_u64 {
+        let (key, other) = (Key::from(i), Key::from(("other", i)));
+        assert!(is_admitted(&store, &key).await);
+        drop(store.refund(&[Refund::new(rule("order"), &other, 1)]));
+        // The other's is under way by now, or goes with this one's.
+        tokio::task::yield_now().await;
+        drop(store.refund(&[Refund::new(rule("order"), &key, 1)]));
+        assert!(is_admitted(&store, &key).await, "{i}");
+    }
+}
+
+/// Nobody waits for what others have settled.
+#[tokio::test]
+async fn others_are_not_kept_waiting_by_what_is_settled() {
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    tokio::time::sleep(QUIET).await;
+    let (mine, others) = (Key::from("mine"), Key::from("others"));
+    drop(store.refund(&[Refund::new(rule("order"), &others, 1)]));
+    let (first, second) = tokio::join!(is_admitted(&store, &others), is_admitted(&store, &mine));
+    assert!(first && second);
+}
