@@ -6,6 +6,20 @@ use tollgate_core::{Algorithm, MINUTE, Quota, Refund, Retry, SECOND, Store};
 
 use crate::{Bench, Harness, each};
 
+/// Several refunds in one call are all made, also those for the same key.
+pub async fn all_refunds_of_a_call_are_made<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for quota in each(10, MINUTE).into_iter().filter(|quota| quota.algorithm() != Algorithm::LeakyBucket) {
+        let (caller, other) = (bench.caller(quota), bench.caller(quota).with_key("bob"));
+        caller.take(9).await;
+        other.take(5).await;
+        let refunds = [(&caller, 2), (&other, 1), (&caller, 3)];
+        let refunds = refunds.map(|(caller, cost)| Refund::new(caller.rule, &caller.key, cost));
+        bench.store.refund(&refunds).await.expect("the store gives back");
+        assert_eq!((caller.remaining().await, other.remaining().await), (6, 6), "{quota}");
+    }
+}
+
 /// With the receipt of a charge, that charge is given back, whole or in part.
 pub async fn a_receipt_gives_its_charge_back<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;

@@ -75,6 +75,7 @@ macro_rules! __suite {
                 a_peek_under_another_quota_does_not_change_the_quota
             }
             giving_back {
+                all_refunds_of_a_call_are_made
                 a_receipt_gives_its_charge_back
                 without_a_receipt_the_last_is_given_back
                 giving_back_never_lifts_above_the_quota

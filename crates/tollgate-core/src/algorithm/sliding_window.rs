@@ -165,7 +165,7 @@ impl<'a> View<'a> {
     /// How long until the current window, being the previous one then, counts at most `room`.
     fn until_next_faded_to(&self, room: u32) -> u64 {
         let period = self.quota.period_micros();
-        self.left + period - share(self.state.current, room, period)
+        self.left.saturating_add(period - share(self.state.current, room, period))
     }
 
     fn remaining(&self, faded: u32) -> u32 {
@@ -181,7 +181,8 @@ impl<'a> View<'a> {
             reset_micros: match (previous, current) {
                 (0, 0) => 0,
                 (_, 0) => self.left,
-                _ => self.left + self.quota.period_micros(),
+                // As below, the quota may make no sense.
+                _ => self.left.saturating_add(self.quota.period_micros()),
             },
             refill_micros: if u64::from(current) + u64::from(faded) > u64::from(limit) {
                 // A debt, or a shrunken quota: something comes back once the estimate is below the limit.
