@@ -8,7 +8,7 @@ use tollgate_core::{
 use tollgate_redis::RedisStore;
 
 use crate::inspect::Inspector;
-use crate::support::{PATIENCE, each, own_server, patient, ready, rule};
+use crate::support::{PATIENCE, calls, each, own_server, patient, ready, rule};
 
 async fn charge(store: &RedisStore, charges: &[Charge<'_>]) -> Decision {
     store.charge(charges).await.expect("the store decides")
@@ -182,6 +182,31 @@ async fn a_smaller_cost_that_fits_passes() {
         assert!(!charge(&store, &cost(2)).await.is_admitted(), "{quota}");
         assert!(charge(&store, &cost(1)).await.is_admitted(), "{quota}");
         assert!(!charge(&store, &cost(1)).await.is_admitted(), "{quota}");
+    }
+}
+
+/// Of a log it is not known how long a larger cost waits than one that was denied. Redis is asked, but not each time.
+#[tokio::test]
+async fn a_cost_that_rises_does_not_ask_redis_each_time() {
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    for quota in [Quota::sliding_log(500, DAY), Quota::sliding_window(500, DAY)] {
+        let rule = rule(quota.algorithm().name());
+        for cost in [100, 399, 1] {
+            let charged = charge(&store, &[Charge::new(rule, "mallory", &quota).cost(cost)]).await;
+            assert!(charged.is_admitted());
+        }
+        let before = calls(&server, "evalsha").expect("the server tells");
+        let start = Instant::now();
+        for cost in 1..=500 {
+            let denied = charge(&store, &[Charge::new(rule, "mallory", &quota).cost(cost)]).await;
+            assert!(denied.retry().is_some_and(|retry| retry.after().is_some()), "{quota}: {denied:?}");
+        }
+        let never = charge(&store, &[Charge::new(rule, "mallory", &quota).cost(501)]).await;
+        assert_eq!(never.retry(), Some(Retry::Never));
+        let questions = calls(&server, "evalsha").expect("the server tells") - before;
+        let seconds = start.elapsed().as_secs() as u32 + 1;
+        assert!(questions <= 20 * seconds, "{quota}: {questions} in {seconds} s");
     }
 }
 

@@ -107,7 +107,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Decides at the time of this clock, and not at that of the server. For tests.
+    /// Decides at the time of this clock, and not at that of the server. For tests. (A clock that stands at the Unix epoch itself is
+    /// taken for none.)
     pub fn clock(mut self, clock: ManualClock) -> Self {
         self.config.clock = Some(clock);
         self

@@ -23,7 +23,7 @@ use crate::verdict::Verdict;
 /// How many parts the counters are in, each with a lock of its own.
 const SHARDS: usize = 16;
 
-/// How often Redis is asked about the other counters of requests that one counter denies, for as long as that is remembered.
+/// How often Redis is asked for more than is known, of requests that one counter denies, for as long as that is remembered.
 const QUESTIONS: u8 = 16;
 
 /// Counters that were part of a denial.
@@ -90,14 +90,34 @@ struct Entry {
     decided: Timestamp,
     /// Of a log: until when what is known of it is all there is to know.
     until: Option<Timestamp>,
-    /// How often Redis was asked about other counters of requests that this one denies, and since when that is counted.
+    /// How often Redis was asked about other counters of requests that this one denies, or about larger costs, and since when
+    /// that is counted.
     questions: u8,
     questions_since: Passed,
 }
 
 impl Entry {
-    fn knows(&self, quota: &Quota, cost: u32) -> bool {
-        self.quota == *quota && (cost <= self.cost || self.quota.algorithm() != Algorithm::SlidingLog)
+    /// The cost to look for in the place of one that is asked for; `None` if Redis is to be asked.
+    ///
+    /// Of a log it is not known how long a larger cost would have to wait than the one that was denied; only that it is no
+    /// less. Redis tells, but only so often: whoever is over a limit could otherwise have it asked each time, by a cost that
+    /// rises. Then the shorter wait is told.
+    fn cost_for(&mut self, cost: u32, now: Passed, valid_for: Passed) -> Option<u32> {
+        let is_known = cost <= self.cost || self.quota.algorithm() != Algorithm::SlidingLog;
+        // What never fits waits for nothing.
+        if is_known || cost > self.quota.max() {
+            return Some(cost);
+        }
+        if self.may_ask(now, valid_for) { None } else { Some(self.cost) }
+    }
+
+    /// Whether Redis may be asked for more than is known. Counts it.
+    const fn may_ask(&mut self, now: Passed, valid_for: Passed) -> bool {
+        if now.saturating_sub(self.questions_since) >= valid_for {
+            (self.questions_since, self.questions) = (now, 0);
+        }
+        self.questions = self.questions.saturating_add(1);
+        self.questions <= QUESTIONS
     }
 
     /// What the time is by Redis's clock, at least, if the entry still counts.
@@ -217,13 +237,11 @@ impl Denied {
         let passed = self.passed();
         let mut shard = self.shard(hash);
         shard.forget_unless_under(hash, charge.quota);
-        let Some(entry) = shard.entries.get(&hash) else { return UNKNOWN };
-        if !entry.knows(charge.quota, charge.cost) {
-            return UNKNOWN;
-        }
+        let Some(entry) = shard.entries.get_mut(&hash) else { return UNKNOWN };
         let Some(now) = entry.now(passed, self.valid_for) else { return UNKNOWN };
+        let Some(cost) = entry.cost_for(charge.cost, passed, self.valid_for) else { return UNKNOWN };
         *at = now;
-        entry.counter.peek(charge.quota, charge.cost, now)
+        entry.counter.peek(charge.quota, cost, now)
     }
 
     /// The denial of a request that Redis need not be asked about: one charge that is known not to fit is enough.
@@ -268,9 +286,9 @@ impl Denied {
         if shard.forget_unless_under(hash, quota) {
             return None;
         }
-        let entry = shard.entries.get(&hash).filter(|entry| entry.knows(quota, cost));
-        let said = entry.and_then(|entry| {
+        let said = shard.entries.get_mut(&hash).and_then(|entry| {
             let now = entry.now(local, self.valid_for)?;
+            let cost = entry.cost_for(cost, local, self.valid_for)?;
             Some((now, entry.counter.peek(quota, cost, now)))
         });
         Some(said)
@@ -279,12 +297,7 @@ impl Denied {
     /// Whether Redis may be asked about what else a request charges that this counter denies. Counts it.
     fn may_ask(&self, hash: u64, local: Passed) -> bool {
         let mut shard = self.shard(hash);
-        let Some(entry) = shard.entries.get_mut(&hash) else { return true };
-        if local.saturating_sub(entry.questions_since) >= self.valid_for {
-            (entry.questions_since, entry.questions) = (local, 0);
-        }
-        entry.questions = entry.questions.saturating_add(1);
-        entry.questions <= QUESTIONS
+        shard.entries.get_mut(&hash).is_none_or(|entry| entry.may_ask(local, self.valid_for))
     }
 
     /// Remembers what Redis has said of a request: if it was denied, its counters; if not, what has become of those that are
