@@ -1,8 +1,8 @@
 //! What is asked of memory ahead of its use.
 //!
 //! A key of many is in no cache. To wait for it costs more than all else in a decision, and whoever waits under a lock
-//! has others wait as well. So as soon as the hash is known, memory is asked for the shard and for where the key is
-//! likely to be, and it answers while the clock is read and the lock is taken. (The clock is what makes it worth the
+//! has others wait as well. So as soon as the hash is known, memory is asked for where the key is likely to be, and for the marks
+//! that say so, and it answers while the clock is read and the lock is taken. (The clock is what makes it worth the
 //! while: reading the time-stamp counter holds up all loads that come after it.)
 //!
 //! Where the key is likely to be is in the shard, under its lock; so it is written down here as well, for those who do not
@@ -16,20 +16,22 @@ const LINE: usize = 64;
 
 /// Where a shard's table is, as of late.
 ///
-/// The two numbers are read and written one by one, so they may be of two different tables, and by the time that the
-/// shard is locked of none that there is. Nothing depends on the address but what memory is asked for, and
+/// The numbers are read and written one by one, so they may be of different tables, and by the time that the
+/// shard is locked of none that there is. Nothing depends on the addresses but what memory is asked for, and
 /// [`Home`] says what it is the home in.
 #[derive(Debug, Default)]
 pub(super) struct Whereabouts {
     slots: AtomicUsize,
     homes: AtomicUsize,
+    marks: AtomicUsize,
 }
 
 impl Whereabouts {
     /// Writes down where the table is now. Mostly it is where it was; then nothing is written, as others read it all the
     /// time.
     pub(super) fn tell(&self, table: &Table) {
-        for (told, now) in [(&self.slots, table.slots().as_ptr().addr()), (&self.homes, table.homes())] {
+        let now = [table.slots().as_ptr().addr(), table.homes(), table.marks().address()];
+        for (told, now) in [&self.slots, &self.homes, &self.marks].into_iter().zip(now) {
             if told.load(Ordering::Relaxed) != now {
                 told.store(now, Ordering::Relaxed);
             }
@@ -41,33 +43,34 @@ impl Whereabouts {
     pub(super) fn ask(&self, tag: u64) -> Home {
         let home = Home::new(tag, self.homes.load(Ordering::Relaxed));
         ask_for_two_lines(self.slots.load(Ordering::Relaxed), home.words());
+        ask_to_read(self.marks.load(Ordering::Relaxed), home.at());
         home
     }
 }
 
-/// Asks memory for the line in which something is that will be changed.
-#[inline(always)]
-pub(super) fn ask_for<T>(what: &T) {
-    ask((&raw const *what).addr());
-}
-
-// All that is asked for is to be changed, so no other processor is to keep it. `_mm_prefetch` can say so as well, but is
-// compiled to a hint to read, after which the line has to be asked for a second time.
+// What is to be changed no other processor is to keep. `_mm_prefetch` can say so as well, but is compiled to a hint to read, after
+// which the line has to be asked for a second time. Marks are mostly but read.
 //
-// SAFETY, of both: `prefetchw` is a hint. It reads and writes nothing that a program can see, changes no register and no
-// flag, and takes any address, of this process or not, without a fault. Wherever there is long mode it may be used (AMD64
-// Architecture Programmer's Manual, volume 3); a processor that has no use for it takes it for a `nop`.
+// SAFETY, of both: these are hints. They read and write nothing that a program can see, change no register and no flag, and take
+// any address, of this process or not, without a fault. `prefetchw` may be used wherever there is long mode (AMD64 Architecture
+// Programmer's Manual, volume 3); a processor that has no use for it takes it for a `nop`.
 
+/// Asks for the line that is so many bytes from an address, to read it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[allow(unsafe_code)]
-fn ask(address: usize) {
+fn ask_to_read(address: usize, bytes: usize) {
     unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+        std::arch::asm!(
+            "prefetcht0 [{address} + {bytes}]",
+            address = in(reg) address,
+            bytes = in(reg) bytes,
+            options(nostack, preserves_flags, readonly),
+        );
     }
 }
 
-/// Asks for the line that is so many words of eight bytes from an address, and for the next.
+/// Asks for the line that is so many words of eight bytes from an address, and for the next, to change them.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[allow(unsafe_code)]
@@ -87,7 +90,7 @@ fn ask_for_two_lines(address: usize, words: usize) {
 // Elsewhere, and under Miri, which knows no assembly, a decision waits for memory when it needs it.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-fn ask(_: usize) {}
+fn ask_to_read(_: usize, _: usize) {}
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn ask_for_two_lines(_: usize, _: usize) {}
@@ -99,14 +102,16 @@ mod tests {
 
     #[test]
     fn memory_can_be_asked_for_any_address() {
-        let here = 0_u64;
-        ask_for(&here);
-        for bit in 0..usize::BITS {
-            ask(1 << bit);
-            ask_for_two_lines(usize::MAX << bit, 1 << bit);
+        let here = [0_u64; 2];
+        for address in
+            [0, here.as_ptr().addr()].into_iter().chain((0..usize::BITS).map(|bit| usize::MAX << bit))
+        {
+            for bit in 0..usize::BITS {
+                ask_to_read(address, 1 << bit);
+                ask_for_two_lines(address, 1 << bit);
+            }
         }
-        ask(0);
-        assert_eq!(here, 0);
+        assert_eq!(here, [0, 0]);
     }
 
     /// Of whatever table the two numbers are, a key is found.

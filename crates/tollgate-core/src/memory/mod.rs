@@ -17,7 +17,7 @@ use std::fmt;
 use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 
-use self::ahead::{Whereabouts, ask_for};
+use self::ahead::Whereabouts;
 pub use self::builder::MemoryStoreBuilder;
 pub use self::hash::KeyHash;
 use self::lock::{Guard, Lock};
@@ -223,12 +223,11 @@ impl<C: Clock> MemoryStore<C> {
         usize::from(tag as u8) & self.inner.shard_bits
     }
 
-    /// Asks memory for what a charge on a key needs: the shard, and the key's home.
+    /// Asks memory for what a charge on a key needs, which is around its home. (The shards themselves are near.)
     #[inline(always)]
     fn ask(&self, tag: u64) -> (&Lock<Shard>, Home) {
         let number = self.index(tag);
         let shard = &self.inner.shards[number].0;
-        ask_for(shard);
         (shard, self.inner.whereabouts[number].ask(tag))
     }
 

@@ -33,6 +33,12 @@ impl Home {
         Self { at: home(tag, homes), homes }
     }
 
+    /// How many slots from the beginning of the table this is.
+    #[inline(always)]
+    pub(super) const fn at(self) -> usize {
+        self.at
+    }
+
     /// How many words of eight bytes from the beginning of the table this is.
     #[inline(always)]
     pub(super) const fn words(self) -> usize {
@@ -64,6 +70,10 @@ impl Table {
     #[inline]
     pub(super) fn slot(&mut self, at: usize) -> &mut Slot {
         &mut self.slots[at]
+    }
+
+    pub(super) const fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     pub(super) const fn homes(&self) -> usize {
