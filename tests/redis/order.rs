@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tollgate_core::{Charge, DAY, Debit, Key, Quota, Refund, Store};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{RedisStore, Servers};
+use tollgate_servers::{Mode, Proxy};
 
-use crate::support::{own_server, patient, ready, rule};
+use crate::support::{PATIENCE, own_server, patient, ready, rule};
 
 const ONCE: Quota = Quota::fixed_window(1, DAY);
 
@@ -71,4 +72,52 @@ async fn others_are_not_kept_waiting_by_what_is_settled() {
     drop(store.refund(&[Refund::new(rule("order"), &others, 1)]));
     let (first, second) = tokio::join!(is_admitted(&store, &others), is_admitted(&store, &mine));
     assert!(first && second);
+}
+
+/// Nobody fails for the sake of the order: where the way is long, who asks goes at once.
+#[tokio::test]
+async fn who_has_no_time_to_wait_for_what_is_settled_goes_at_once() {
+    let server = own_server();
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    for each_way in [5, 20, 30] {
+        proxy.set(Mode::Pass).expect("the proxy passes all");
+        let timeout = Duration::from_millis(400);
+        let builder = RedisStore::builder(Servers::one(url.as_str()).expect("an address"));
+        let store = ready(builder.timeout(timeout).connect_timeout(PATIENCE)).await;
+        proxy.set(Mode::delay(Duration::from_millis(each_way * 4))).expect("the proxy delays");
+        // What is usual is learnt from answers.
+        for i in 0..8_u64 {
+            assert!(is_admitted(&store, &Key::from((each_way, i))).await);
+        }
+        for i in 0..2_u64 {
+            let key = Key::from((each_way, i));
+            tokio::time::sleep(QUIET).await;
+            drop(store.refund(&[Refund::new(rule("order"), &key, 1)]));
+            let charge = [Charge::new(rule("order"), &key, &ONCE)];
+            assert!(store.charge(&charge).await.is_ok(), "{each_way} ms");
+        }
+    }
+}
+
+/// Nor where many are settled all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_whose_charges_are_all_given_back_is_answered() {
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    let quota = Quota::per_second(1_000_000);
+    let callers = (0..256_u64).map(|i| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let key = Key::from(i % 4);
+            for _ in 0..40 {
+                let charge = [Charge::new(rule("crowd"), &key, &quota)];
+                assert!(store.charge(&charge).await.expect("the store decides").is_admitted());
+                drop(store.refund(&[Refund::new(rule("crowd"), &key, 1)]));
+            }
+        })
+    });
+    for caller in futures_util::future::join_all(callers).await {
+        caller.expect("all are answered");
+    }
 }

@@ -8,14 +8,17 @@ use tollgate_core::StoreError;
 use crate::name::Counted;
 use crate::request::Ask;
 
+/// How many stay behind what is to be settled, and how many are to be settled at most for that. So many are settled in one go.
+const FEW: usize = 32;
+
 /// What is taken out of the line.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) first: Vec<Ask>,
     /// Those for whom it is too late.
     pub(crate) late: Vec<Ask>,
-    /// Whether some were left behind what is to be settled before them.
-    pub(crate) left_behind: bool,
+    /// How many were left behind what is to be settled before them.
+    pub(crate) left_behind: usize,
 }
 
 /// What waits, in the order in which it is sent.
@@ -113,21 +116,27 @@ impl Queue {
     }
 
     /// Takes the first, at most so many. Besides, those among them who will have stopped waiting by then; whoever has
-    /// gone away is not charged at all. Whoever asks about a counter for which a settlement waits stays behind that, unless
-    /// it stops waiting before `hurry`.
+    /// gone away is not charged at all.
+    ///
+    /// Whoever asks about a counter for which a settlement waits stays behind that, if it does not stop waiting before `hurry`.
+    /// But only a few do, and only while few are to be settled, all of which go next: where many are, nobody is to fail for
+    /// the sake of their order.
     pub(crate) fn take(&mut self, most: usize, by: Instant, hurry: Instant) -> Taken {
+        let may_stay = if self.settlements.len() <= FEW { FEW } else { 0 };
         let mut taken = Taken { first: Vec::with_capacity(self.asks.len().min(most)), ..Taken::default() };
         let mut behind = Vec::new();
         while taken.first.len() < most {
             match self.asks.pop_front() {
                 Some(ask) if ask.deadline <= by => taken.late.push(ask),
                 Some(ask) if ask.is_abandoned() => {}
-                Some(ask) if ask.deadline > hurry && self.is_behind(&ask) => behind.push(ask),
+                Some(ask) if behind.len() < may_stay && ask.deadline > hurry && self.is_behind(&ask) => {
+                    behind.push(ask);
+                }
                 Some(ask) => taken.first.push(ask),
                 None => break,
             }
         }
-        taken.left_behind = !behind.is_empty();
+        taken.left_behind = behind.len();
         behind.into_iter().rev().for_each(|ask| self.asks.push_front(ask));
         taken
     }
@@ -224,16 +233,24 @@ mod tests {
             taken.first.iter().filter_map(|ask| Some(ask.changed()?.key)).collect()
         };
         let taken = queue.take(10, now, now);
-        assert_eq!((keys(&taken), taken.left_behind, queue.len()), (vec![Key::from("c")], true, 3));
+        assert_eq!((keys(&taken), taken.left_behind, queue.len()), (vec![Key::from("c")], 3, 3));
         // Two are settled, of which one was the only one of its counter.
         assert_eq!(queue.take_settlements(2).len(), 2);
         let taken = queue.take(10, now, now);
-        assert_eq!((keys(&taken), taken.left_behind), (vec![Key::from("b")], true));
+        assert_eq!((keys(&taken), taken.left_behind), (vec![Key::from("b")], 2));
         // Who has no time to lose does not wait for it.
         let first = queue.take(1, now, deadline);
         assert_eq!((keys(&first), queue.len()), (vec![Key::from("a")], 1));
         assert_eq!(queue.take_settlements(10).len(), 1);
         let taken = queue.take(10, now, now);
-        assert_eq!((keys(&taken), taken.left_behind), (vec![Key::from("a")], false));
+        assert_eq!((keys(&taken), taken.left_behind), (vec![Key::from("a")], 0));
+        // Nor does anybody if many are settled, or many ask.
+        (0..=FEW).for_each(|_| queue.push_back(refund("a")));
+        queue.push_back(reset("a"));
+        assert_eq!(queue.take(10, now, now).first.len(), 1);
+        assert_eq!(queue.take_settlements(FEW).len(), FEW);
+        (0..FEW + 5).for_each(|_| queue.push_back(reset("a")));
+        let taken = queue.take(100, now, now);
+        assert_eq!((taken.first.len(), taken.left_behind, queue.len()), (5, FEW, FEW));
     }
 }

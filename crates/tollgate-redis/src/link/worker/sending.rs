@@ -66,20 +66,21 @@ impl Worker {
             // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
             // in the same call: those who have waited too long would spoil it for those who could still be served.
             let now = Instant::now();
-            let (by, hurry) =
-                (now + (self.usual * 2).min(self.config.timeout / 2), now + self.config.timeout / 2);
+            let by = now + (self.usual * 2).min(self.config.timeout / 2);
+            // Until what it is behind has been settled takes one or two answers, and its own one more.
+            let hurry = now + self.usual * 4 + self.config.timeout / 4;
             let Taken { first: asks, late, left_behind } =
                 queue.take(if enough { most } else { 0 }, by, hurry);
-            let left_others = !queue.has_nothing();
+            let left_others = queue.len() > left_behind || queue.unsettled() > 0;
             self.line.is(queue.len());
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
             if asks.is_empty() && settlements.is_empty() {
                 match left_behind {
-                    false => continue,
+                    0 => continue,
                     // What they are behind is settled when an answer has come.
-                    true if under_way => return None,
-                    true => {
+                    _ if under_way => return None,
+                    _ => {
                         self.send(slot, Flight::whether_there(&self.denied));
                         continue;
                     }
