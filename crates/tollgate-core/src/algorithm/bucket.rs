@@ -14,8 +14,9 @@ use crate::{Outcome, Quota, Timestamp};
 /// Whole numbers below this are exact in floating point.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// How many times as much as another of the same rate a quota holds at most.
-const MOST: u64 = u32::MAX as u64;
+/// How many times as much as another of the same rate a quota is likely to hold at most. The more, the longer a key is kept
+/// after the clock was set back: for as many refills at most.
+const LIKELY: u64 = 100_000;
 /// The longest that any budget takes to be whole.
 pub(super) const LONGEST: Span = Span { micros: 1 << 52, parts: 0 };
 
@@ -144,12 +145,12 @@ impl FullAt {
 
     /// Whether it is whole only later than this quota takes at most, or takes to pay off all that it may owe: either it
     /// was counted under a quota that holds more, or the clock was set back. Which of the two cannot be told, unless it is
-    /// by more than any quota holds.
+    /// by more than any quota is likely to hold.
     pub(crate) fn is_beyond(self, quota: &Quota, now: Timestamp) -> bool {
         let (left, fill) = (self.left(now), quota.fill());
         left > fill
             && left > self.longest_wait(quota)
-            && left.micros <= MOST.saturating_mul(fill.micros.saturating_add(1))
+            && left.micros <= LIKELY.saturating_mul(fill.micros.saturating_add(1))
     }
 
     /// Takes `cost` units off the wait, and at most so many microseconds.

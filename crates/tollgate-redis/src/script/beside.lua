@@ -195,11 +195,12 @@ local function set_guard(k, t)
 end
 
 -- Whether a bucket is whole only later than its quota takes at most, or takes to pay off all that it may owe: it was counted
--- under one that holds more, or the clock was set back, which cannot be told unless it is by more than any quota holds.
+-- under one that holds more, or the clock was set back, which cannot be told unless it is by more than any quota is likely to
+-- hold.
 local function is_beyond(k, t)
   if not t.is_bucket then return false end
   local left = xs[k] - now
-  if not is_debt(t, left, ys[k]) or left > U32 * (t.fill + 1) then return false end
+  if not is_debt(t, left, ys[k]) or left > 100000 * (t.fill + 1) then return false end
   local micros, parts = wait_of(k, t)
   return micros ~= left or parts ~= ys[k]
 end
