@@ -69,7 +69,7 @@ impl RedisStoreBuilder {
     /// once. At most a millisecond, and a tenth of the [timeout](Self::timeout).
     ///
     /// Where Redis is near, being woken takes longer than most answers do, for the server as well. With one thread for the
-    /// runtime and a core left for Redis, 64 requests in flight became 1.4 times as fast by this, for three quarters of the
+    /// runtime and a core left for Redis, 64 requests in flight became 1.2 to 1.4 times as fast by this, for three quarters to nine tenths of the
     /// server's time; with two threads on the same two cores as Redis it made little difference. One caller that asks again as soon
     /// as it is answered waits half as long. It costs up to a sixth more of this process's time in a crowd, and at most as long as is
     /// said here for an answer that one waits for. So say zero where time is scarce, as in a container with a quota; and do not
