@@ -26,7 +26,8 @@ use crate::{Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, StoreErr
 /// - **Two quotas may be in use at once.** Then both are counted, whichever is asked: in any span no more is admitted than
 ///   the larger holds and what comes back by then under the faster (and a fixed window's limit once more, as around any
 ///   edge), and nobody is denied whom both would admit. A quota is in use for a full refill after it was last asked. (Two
-///   fixed windows of different periods that are both used up all the time may pass half as much again as the faster.)
+///   fixed windows of different periods that are both used up all the time may pass half as much again as the faster; and of two
+///   buckets of one rate, one that holds more than a hundred thousand times as much as the other forgets what it has passed.)
 /// - **Debts are paid.** What is [debited](Self::debit) beyond a budget counts like all else, up to as much as the budget
 ///   holds, and locks nothing for longer than two full refills.
 /// - **Time may step back.** That frees nothing, and locks nothing for longer than a full refill (or two, if it owes).

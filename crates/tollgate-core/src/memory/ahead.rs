@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(here, [0, 0]);
     }
 
-    /// Of whatever table the two numbers are, a key is found.
+    /// Of whatever tables the numbers are, a key is found.
     #[test]
     fn a_key_is_found_however_old_its_whereabouts_are() {
         let whereabouts = Whereabouts::default();

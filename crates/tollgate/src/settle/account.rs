@@ -17,7 +17,7 @@ use crate::rule::{Role, Rules};
 /// The charges of a request that has gone on.
 ///
 /// What is given back of them was never above what was taken, whoever settles how often: an account knows what it
-/// stands at.
+/// stands at. (But not what a bucket has forgiven that owed all it can.)
 pub(crate) struct Account<S: Store> {
     limiter: Limiter<S>,
     /// The rules that it was charged under.
