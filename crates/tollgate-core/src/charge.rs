@@ -1,4 +1,4 @@
-//! What a store is asked: charges, and what is given back of them.
+//! The requests to a store: charges, and their refunds and debits.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Charge<'a> {
 }
 
 impl<'a> Charge<'a> {
-    /// A charge of one unit. The key is a [`&Key`](crate::Key), or a text.
+    /// A charge of one unit. The key is a [`&Key`](crate::Key) or a text.
     #[inline]
     #[must_use]
     pub fn new(rule: RuleName, key: impl Into<KeyRef<'a>>, quota: &'a Quota) -> Self {
@@ -33,7 +33,7 @@ impl<'a> Charge<'a> {
     }
 }
 
-/// When a charge was made and what it left behind, so that giving it back finds it again.
+/// When a charge was made and what it left behind, so that a refund finds it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub(crate) at: Timestamp,
@@ -41,14 +41,13 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The receipt for what was charged to `rule` by an admitted decision; `None` if it charged
-    /// nothing to it.
+    /// The receipt for what an admitted decision charged to `rule`; `None` if it charged nothing to it.
     #[must_use]
     pub fn of(decision: &Decision, rule: RuleName) -> Option<Self> {
         decision.receipts().find(|(name, _)| *name == rule).map(|(_, receipt)| receipt)
     }
 
-    /// For stores: a charge made `at` this time that left a budget whole again `reset_after` it.
+    /// For stores: a charge made `at` this time that left a budget full again after `reset_after`.
     #[must_use]
     pub const fn new(at: Timestamp, reset_after: Duration) -> Self {
         Self { at, reset_at: at.saturating_add(reset_after) }
@@ -60,27 +59,33 @@ impl Receipt {
         self.at
     }
 
-    /// Whether the clock was set back since. Then nobody knows whether the charge still counts, and what is given back for it
-    /// could be somebody else's.
+    /// Whether the clock was set back since. Then it is unknown whether the charge still counts, and a refund
+    /// for it could give back somebody else's charge.
     pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
         self.at > now
     }
 
-    /// When, right after the charge, the budget was going to be whole again.
+    /// When, right after the charge, the budget was going to be full again.
     #[must_use]
     pub const fn reset_at(&self) -> Timestamp {
         self.reset_at
     }
 }
 
-/// What is to be given back of one key's budget.
+/// What is given back to one key's budget.
 ///
-/// Giving back never lifts a budget above its quota. With a receipt it gives back that charge and no
-/// other: nothing happens if the charge no longer counts, because its window is over or a bucket has had
-/// the time to fill; if that cannot be known, because the clock was set back to before it; or if it cannot be
-/// undone, because others queue behind it in a leaky bucket; and of one that has left a leaky bucket's queue, one unit stays, from which the next one has to keep its distance. Without one it
-/// takes back what was charged last, in the current window; a leaky bucket, where that would be somebody
-/// else's place, gives nothing back.
+/// A refund never lifts a budget above its quota. With a receipt it gives back that charge and no other. It
+/// does nothing
+///
+/// - if the charge no longer counts, because its window is over or a bucket has had the time to fill;
+/// - if that is unknown, because the clock was set back to before the charge;
+/// - if the charge cannot be undone, because others queue behind it in a leaky bucket.
+///
+/// Of a charge that has left a leaky bucket's queue, one unit stays taken, because the next one has to keep
+/// its distance.
+///
+/// Without a receipt, a refund takes back what was charged last, in the current window. A leaky bucket gives
+/// nothing back then, as it could be somebody else's place.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Refund<'a> {
@@ -101,34 +106,35 @@ impl<'a> Refund<'a> {
         Self { rule, key: key.into(), cost, receipt: None }
     }
 
-    /// Gives back `cost` of the charge that the receipt is for.
+    /// Gives back `cost` of the charge that the receipt belongs to.
     #[must_use]
     pub const fn receipt(self, receipt: Receipt) -> Self {
         Self { receipt: Some(receipt), ..self }
     }
 }
 
-/// What is to be taken whether or not it fits: more for a charge that turned out to be too small.
+/// What is taken whether or not it fits: more for a charge that turned out to be too small.
 ///
-/// With a receipt it belongs to that charge, and refunds for the receipt give it back as well. A log logs it at the
-/// moment of the charge, if that still counts; everywhere else, and without a receipt, it is taken now.
+/// With a receipt it belongs to that charge, and refunds for the receipt give it back as well. A sliding log
+/// logs it at the moment of the charge, if that still counts. With all other algorithms, and without a
+/// receipt, it is taken now.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Debit<'a> {
-    /// What is taken, from whom.
+    /// What is taken, and from whom.
     pub charge: Charge<'a>,
     /// Which charge was too small.
     pub receipt: Option<Receipt>,
 }
 
 impl<'a> Debit<'a> {
-    /// Takes this now.
+    /// A debit that is taken now.
     #[must_use]
     pub const fn new(charge: Charge<'a>) -> Self {
         Self { charge, receipt: None }
     }
 
-    /// Takes it for the charge that the receipt is for.
+    /// Takes it for the charge that the receipt belongs to.
     #[must_use]
     pub const fn receipt(self, receipt: Receipt) -> Self {
         Self { receipt: Some(receipt), ..self }

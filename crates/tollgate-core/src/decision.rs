@@ -1,4 +1,4 @@
-//! What a store answers: for each rule an [`Outcome`], for the request a [`Decision`].
+//! A store's answer: an [`Outcome`] for each rule, and a [`Decision`] for the request.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use smallvec::SmallVec;
 
 use crate::{Receipt, RuleName, Timestamp};
 
-/// What one rule says of one charge.
+/// One rule's answer to one charge.
 ///
-/// For a charge that was made, `remaining` and the waits are those after it; for a denied charge and
-/// for a peek they are those of the untouched budget.
+/// For a charge that was made, `remaining` and the waits describe the budget after it. For a denied charge
+/// and for a peek they describe the untouched budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     limit: u32,
     remaining: u32,
     reset_micros: u64,
     refill_micros: u64,
-    /// The delay when admitted; when denied, [`DENIED`] and the wait, or [`NEVER`]. In one word, so that an
-    /// outcome is four of them and quickly handed around.
+    /// The delay if admitted; if denied, [`DENIED`] plus the wait, or [`NEVER`]. Packed into one word, so
+    /// that an outcome is four words and cheap to pass around.
     verdict: u64,
 }
 
-/// Set in the verdict of what is denied.
+/// Set in the verdict of a denial.
 const DENIED: u64 = 1 << 63;
-/// Denied for ever.
+/// Denied forever.
 const NEVER: u64 = u64::MAX;
 
-/// The verdict of what is admitted after a delay.
+/// The verdict of an admission after a delay.
 const fn admitted_after(micros: u64) -> u64 {
     if micros < DENIED { micros } else { DENIED - 1 }
 }
 
-/// The verdict of what is denied for a while; for ever, if that is longer than can be told.
+/// The verdict of a denial for a while; forever if that is longer than the verdict can hold.
 const fn denied_for(micros: u64) -> u64 {
     DENIED | if micros < NEVER - DENIED { micros } else { NEVER - DENIED }
 }
@@ -75,8 +75,8 @@ pub(crate) struct Budget {
 impl Outcome {
     /// An admitted charge, to be held back for `delay` (zero except for leaky buckets).
     ///
-    /// For stores: `limit` is the most the quota can hold, `reset_after` how long until the budget
-    /// is whole, `refill_after` how long until `remaining` next grows.
+    /// For stores: `limit` is the most the quota can hold, `reset_after` how long until the budget is full,
+    /// `refill_after` how long until `remaining` next grows.
     #[must_use]
     pub const fn admitted(
         limit: u32,
@@ -95,7 +95,7 @@ impl Outcome {
     }
 
     /// A denied charge. The figures are as for [`Outcome::admitted`]. A wait of 2⁶³ microseconds or more
-    /// is for ever.
+    /// counts as never.
     #[must_use]
     pub const fn denied(
         limit: u32,
@@ -144,12 +144,12 @@ impl Outcome {
         Budget { limit, remaining, reset_micros, refill_micros }
     }
 
-    /// The same budget, and what another says of the charge.
+    /// The same budget with the verdict of another outcome.
     pub(crate) const fn with_verdict_of(self, other: Self) -> Self {
         Self { verdict: other.verdict, ..self }
     }
 
-    /// The same budget for a charge that never fits.
+    /// The same budget, for a charge that never fits.
     pub(crate) const fn at_no_time(self) -> Self {
         Self { verdict: NEVER, ..self }
     }
@@ -173,20 +173,20 @@ impl Outcome {
         self.remaining
     }
 
-    /// How long until the whole budget is there again, if nobody charges it.
+    /// How long until the budget is full again, if nobody charges it.
     #[must_use]
     pub const fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_micros)
     }
 
-    /// When the whole budget is there again, if this was decided `at` this time.
+    /// When the budget is full again, if this was decided `at` this time.
     #[must_use]
     pub const fn reset_at(&self, at: Timestamp) -> Timestamp {
         Timestamp::from_micros(at.as_micros().saturating_add(self.reset_micros))
     }
 
-    /// How long until [`remaining`](Self::remaining) next grows, if nobody charges the budget; zero
-    /// if it is whole.
+    /// How long until [`remaining`](Self::remaining) next grows, if nobody charges the budget; zero if it is
+    /// full.
     #[must_use]
     pub const fn refill_after(&self) -> Duration {
         Duration::from_micros(self.refill_micros)
@@ -219,62 +219,64 @@ impl Outcome {
 
 /// The store's answer for all charges of one request.
 ///
-/// Admitted means that every rule admitted its charge and all of them were made. Denied means that
-/// none was made, whatever the single rules said.
+/// Admitted means that every rule admitted its charge and all charges were made. Denied means that none was
+/// made, whatever the individual rules answered.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Decision {
     at: Timestamp,
     admitted: bool,
     // Three rules on one request are common and must not cost an allocation.
     outcomes: SmallVec<[(RuleName, Outcome); 3]>,
-    /// When each was decided, if not all were at the same moment; those that are missing were at `at`. Only who asked
-    /// several servers has it.
+    /// When each outcome was decided, if not all at the same moment; those without an entry were decided at
+    /// `at`. Only stores that ask several servers set it.
     moments: Option<Box<SmallVec<[Timestamp; 3]>>>,
 }
 
 impl Clone for Decision {
     fn clone(&self) -> Self {
-        // All at once, and not one outcome after the other as deriving it would.
+        // Copies all outcomes at once instead of one after the other, as the derived implementation would.
         let (outcomes, moments) = (SmallVec::from_slice(&self.outcomes), self.moments.clone());
         Self { outcomes, moments, at: self.at, admitted: self.admitted }
     }
 }
 
 impl Decision {
-    /// A decision without any charge, which admits.
+    /// A decision without any charge, which is admitted.
     #[must_use]
     pub fn new(at: Timestamp) -> Self {
         Self { at, admitted: true, outcomes: SmallVec::new(), moments: None }
     }
 
-    /// A decision of one rule.
+    /// A decision by one rule.
     #[inline]
     #[must_use]
     pub fn one(at: Timestamp, rule: RuleName, outcome: Outcome) -> Self {
-        // Three times the same, of which one counts: made in one piece it is not moved about, as it is if one is added.
+        // The buffer is filled with three copies, of which one counts. Built in one piece, it is not moved
+        // around, as it would be by a push.
         let outcomes = SmallVec::from_buf_and_len([(rule, outcome); 3], 1);
         Self { at, admitted: outcome.is_admitted(), outcomes, moments: None }
     }
 
-    /// A decision of several rules, all of which admit.
+    /// A decision by several rules, all of which admit.
     #[inline]
     pub(crate) fn admitted(at: Timestamp, outcomes: &[(RuleName, Outcome)]) -> Self {
         Self { at, admitted: true, outcomes: SmallVec::from_slice(outcomes), moments: None }
     }
 
-    /// Adds what one rule says. A denied outcome makes the whole decision a denial.
+    /// Adds one rule's outcome. A denied outcome makes the whole decision a denial.
     #[inline]
     pub fn push(&mut self, rule: RuleName, outcome: Outcome) {
         self.admitted &= outcome.is_admitted();
         self.outcomes.push((rule, outcome));
     }
 
-    /// Adds what one rule says that was asked by itself, and decided at a moment of its own: for stores that ask
-    /// several servers. The latest of the moments is that of the decision.
+    /// Adds the outcome of a rule that was asked separately and decided at its own moment.
+    ///
+    /// For stores that ask several servers. The latest of the moments is that of the decision.
     pub fn push_at(&mut self, rule: RuleName, outcome: Outcome, at: Timestamp) {
         if at != self.at || self.moments.is_some() {
             let moments = self.moments.get_or_insert_default();
-            // Those that were added without a moment are of the moment that was the latest then.
+            // Outcomes that were added without a moment were decided at the latest moment known then.
             moments.resize(self.outcomes.len(), self.at);
             moments.push(at);
             self.at = self.at.max(at);
@@ -282,7 +284,7 @@ impl Decision {
         self.push(rule, outcome);
     }
 
-    /// What is needed to give each charge of an admitted decision back, in the order of the charges. Nothing if it
+    /// What is needed to refund each charge of an admitted decision, in the order of the charges. Empty if it
     /// was denied.
     pub fn receipts(&self) -> impl Iterator<Item = (RuleName, Receipt)> {
         let moments = self.moments.as_deref().map_or(&[][..], |moments| moments);
@@ -293,24 +295,24 @@ impl Decision {
         })
     }
 
-    /// When the store decided, on the store's clock: of several servers, the latest that any of them did.
+    /// When the store decided, on the store's clock; if several servers decided, the latest of their times.
     #[must_use]
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Whether the request may go on.
+    /// Whether the request may proceed.
     #[must_use]
     pub const fn is_admitted(&self) -> bool {
         self.admitted
     }
 
-    /// What each rule says, in the order of the charges.
+    /// Each rule's outcome, in the order of the charges.
     pub fn outcomes(&self) -> impl ExactSizeIterator<Item = (RuleName, &Outcome)> + Clone {
         self.outcomes.iter().map(|(rule, outcome)| (*rule, outcome))
     }
 
-    /// What the rule of this name says, if it was asked.
+    /// The outcome of the rule with this name, if it was asked.
     #[must_use]
     pub fn outcome(&self, rule: &str) -> Option<&Outcome> {
         self.outcomes.iter().find(|(name, _)| name.as_str() == rule).map(|(_, outcome)| outcome)
@@ -337,7 +339,7 @@ impl Decision {
         self.admitted && self.outcomes.iter().any(|(_, outcome)| outcome.is_delayed())
     }
 
-    /// When a denied request could be admitted: when the last of the denying rules would. `None` if
+    /// When a denied request could be admitted: when the last of the denying rules would admit it. `None` if
     /// it was admitted.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
@@ -347,8 +349,10 @@ impl Decision {
         }
     }
 
-    /// The rule that matters most to the caller: of those that deny, the one to wait for longest; if
-    /// none denies, the one with the least left, and of those the one that resets last.
+    /// The rule that matters most to the caller.
+    ///
+    /// Of the rules that deny, it is the one with the longest wait. If none denies, it is the one with the
+    /// least left, and among equals the one that resets last.
     #[must_use]
     #[inline]
     pub fn tightest(&self) -> Option<(RuleName, &Outcome)> {
@@ -360,7 +364,8 @@ impl Decision {
 
     fn tightest_of_several(&self) -> Option<(RuleName, &Outcome)> {
         self.outcomes().min_by_key(|(_, outcome)| {
-            // Denied comes before admitted, and long before short; those that admit are alike, whatever their delay.
+            // Denials come before admissions, and long waits before short ones. Admissions are equal,
+            // whatever their delay.
             let denied = if outcome.is_admitted() { 0 } else { outcome.verdict };
             (!denied, outcome.remaining, !outcome.reset_micros)
         })

@@ -1,4 +1,4 @@
-//! What a store says when it cannot decide.
+//! The error of a store that cannot decide.
 
 use std::error::Error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// A store could not decide. This is never a denial: a denial is a [`Decision`](crate::Decision).
 ///
-/// Cheap to clone, so that one failure can be handed to every request that waited for it.
+/// Cheap to clone, so that one failure can be given to every request that waited for it.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -21,18 +21,18 @@ pub enum StoreErrorKind {
     Timeout,
     /// The store cannot be reached, or refuses to work.
     Unavailable,
-    /// The store answered with something that is not an answer.
+    /// The store answered with something that is not a valid answer.
     Protocol,
 }
 
 impl StoreError {
-    /// An error of a kind, without a cause.
+    /// An error of this kind, without a cause.
     #[must_use]
     pub const fn new(kind: StoreErrorKind) -> Self {
         Self { kind, source: None }
     }
 
-    /// This error, with what caused it.
+    /// This error, with its cause.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { source: Some(Arc::from(source.into())), ..self }

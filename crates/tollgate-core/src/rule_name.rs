@@ -1,4 +1,4 @@
-//! The name of a rule, checked once and cheap to hand around.
+//! The name of a rule, checked once and cheap to pass around.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -9,9 +9,9 @@ use std::sync::{Mutex, PoisonError};
 /// The longest name a rule can have.
 const MAX_LEN: usize = 64;
 
-/// Every name in use. Names are kept for the life of the process, each once: they come from whoever
-/// writes the rules and never from callers, so there are few, and a [`RuleName`] is one pointer that
-/// can go into decisions and metrics without counting references.
+/// Every name in use. Each name is kept once, for the life of the process. Names come from whoever writes the
+/// rules and never from callers, so there are few, and a [`RuleName`] is one pointer that can go into
+/// decisions and metrics without reference counting.
 static NAMES: Mutex<BTreeMap<&'static str, &'static Interned>> = Mutex::new(BTreeMap::new());
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ struct Interned {
 
 /// The name of a rule: 1 to 64 printable ASCII characters other than space, `"` and `\`.
 ///
-/// That is what can stand unescaped in a header field, in JSON, in a Redis key and in a metric.
+/// These characters need no escaping in a header field, in JSON, in a Redis key or in a metric.
 ///
 /// ```
 /// use tollgate_core::RuleName;
@@ -40,10 +40,10 @@ impl RuleName {
     ///
     /// # Errors
     ///
-    /// When the name is empty, longer than 64 bytes, or has a character that is not allowed.
+    /// If the name is empty, longer than 64 bytes, or has a character that is not allowed.
     pub fn new(name: &str) -> Result<Self, RuleNameError> {
         check(name)?;
-        // Whoever panicked here had not begun to change it.
+        // A thread that panicked while holding the lock had not begun to change the map.
         let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = names.get(name) {
             return Ok(Self(known));
@@ -67,8 +67,8 @@ impl RuleName {
     }
 }
 
-/// FNV-1a. The names of a rule set are checked against each other when it is built, so this need not
-/// withstand anybody.
+/// FNV-1a. The names of a rule set are checked against each other when it is built, so this hash need not
+/// resist attacks.
 fn fnv1a(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -90,7 +90,7 @@ fn check(name: &str) -> Result<(), RuleNameError> {
 
 impl PartialEq for RuleName {
     fn eq(&self, other: &Self) -> bool {
-        // Interned: one name has one address.
+        // Names are interned: each has exactly one address.
         std::ptr::eq(self.0, other.0)
     }
 }

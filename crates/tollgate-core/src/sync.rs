@@ -1,4 +1,4 @@
-//! Atomics, or loom's in their place: what works without locks is tested in every order that the memory model
+//! Atomics, replaced by loom's under test: lock-free code is tested in every order that the memory model
 //! allows, with `RUSTFLAGS="--cfg loom" cargo test -p tollgate-core --lib loom`.
 
 #[cfg(loom)]

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 /// A point in time: whole microseconds since the Unix epoch, on the clock of the store that decided.
 ///
-/// Microseconds because that is what a Redis server's clock counts in, so that every store speaks of
-/// the same instants.
+/// It counts microseconds because a Redis server's clock does, so that all stores agree on the instants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(u64);
 
@@ -32,16 +31,18 @@ impl Timestamp {
         self.0
     }
 
-    /// Seconds since the Unix epoch, rounded up, which is how a reset time is announced: a caller
-    /// that waits for the announced second never comes too early.
+    /// Seconds since the Unix epoch, rounded up.
+    ///
+    /// A reset time is announced this way: a caller that waits for the announced second never comes too
+    /// early.
     #[inline]
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
-        // Shorter than `div_ceil`, and the same but for the last second of all.
+        // Shorter than `div_ceil`, and equal except in the very last second.
         self.0.saturating_add(999_999) / 1_000_000
     }
 
-    /// This point, `duration` later. Parts of a microsecond round up; the end of time saturates.
+    /// This point, `duration` later. Fractions of a microsecond round up; the result saturates.
     #[must_use]
     pub const fn saturating_add(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(micros_ceil(duration)))

@@ -1,4 +1,4 @@
-//! Where a store takes the time from.
+//! Where a store gets the time.
 
 mod offset;
 
@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// A clock.
 ///
-/// It may step back, as clocks do when they are set: the algorithms cope with it.
+/// It may step back, as clocks do when they are set: the algorithms handle that.
 pub trait Clock: Send + Sync + 'static {
     /// The time.
     fn now(&self) -> Timestamp;
@@ -20,16 +20,16 @@ pub trait Clock: Send + Sync + 'static {
 
 /// How often the counter is compared with the system's clock, in microseconds.
 const SYNC_EVERY: u64 = 10_000;
-/// By how much the counter is taken to run too fast, in millionths.
+/// By how much the counter is assumed to run too fast, in millionths.
 ///
-/// Counted a little too slowly, the time is always corrected forwards, by a few microseconds at each
-/// comparison, and steps back only when the system's clock does.
+/// Because it is counted a little too slowly, the time is always corrected forwards, by a few microseconds at
+/// each comparison. It steps back only when the system's clock does.
 const SLOW: u64 = 200;
 
 /// The system's clock, read through the processor's time-stamp counter.
 ///
-/// Asking the system costs more than a whole decision in memory, so it is asked a hundred times a
-/// second, and the counter in between.
+/// Asking the system costs more than an entire decision in memory. So the system is asked a hundred times a
+/// second, and the counter is read in between.
 #[derive(Clone)]
 pub struct SystemClock {
     counter: quanta::Clock,
@@ -41,7 +41,7 @@ pub struct SystemClock {
 #[derive(Debug)]
 struct Shared {
     offset: Offset,
-    /// The counter's microseconds at which to compare next.
+    /// The counter's microseconds at which the next comparison is due.
     next_sync: AtomicU64,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move. For tests.
+/// A clock that stands still until it is moved, for tests.
 ///
 /// Clones are the same clock.
 ///
@@ -130,7 +130,7 @@ impl ManualClock {
         self.0.store(now.as_micros(), Ordering::SeqCst);
     }
 
-    /// Moves the clock on.
+    /// Moves the clock forwards.
     pub fn advance(&self, by: Duration) {
         let by = Timestamp::UNIX_EPOCH.saturating_add(by).as_micros();
         self.0.fetch_add(by, Ordering::SeqCst);

@@ -1,14 +1,14 @@
-//! What makes the time of a count.
+//! Turns a count into the time.
 
 use crate::sync::{AtomicI64, Ordering};
 
-/// How far ahead of the system's clock is taken to mean that the latter was set back, in microseconds.
+/// If the time is ahead of the system's clock by more than this, in microseconds, that clock was set back.
 const STEP: u64 = 1_000;
 
-/// What to add to a count of microseconds to get the time since the Unix epoch. (Less than nothing, if the count began
-/// before the epoch by a clock that nobody has set yet.)
+/// What to add to a count of microseconds to get the time since the Unix epoch. Negative if the count began
+/// before the epoch, according to a clock that nobody has set yet.
 ///
-/// One number, so that every thread that reads it has a valid time, whatever the others do.
+/// A single number, so that every thread that reads it gets a valid time, whatever the others do.
 #[derive(Debug)]
 pub(super) struct Offset(AtomicI64);
 
@@ -22,12 +22,12 @@ impl Offset {
         counted.wrapping_add_signed(self.0.load(Ordering::Relaxed))
     }
 
-    /// Compares with the system's clock, which was read between the two counts.
+    /// Compares the count with the system's clock, which was read between the two counts.
     ///
-    /// The thread may have been held up anywhere in between. So "behind" is judged by the count after and
-    /// "ahead" by the count before: then neither can be the work of a pause. And where several threads
-    /// compare at once, the one that was held up least has the last word, whoever comes last. So the time
-    /// steps back only if the system's clock does.
+    /// The thread may have been paused anywhere in between. So "behind" is judged by the count after and
+    /// "ahead" by the count before: then neither can be caused by a pause. If several threads compare at
+    /// once, the one that was paused least wins, whichever comes last. So the time steps back only if the
+    /// system's clock does.
     pub(super) fn correct(&self, before: u64, system: u64, after: u64) {
         let offset = system.wrapping_sub(after) as i64;
         if self.time(before) > system.saturating_add(STEP) {
@@ -57,14 +57,14 @@ mod tests {
     fn a_clock_that_was_set_back_is_followed_and_a_pause_is_not() {
         let offset = Offset::new();
         offset.correct(100, 10_000, 100);
-        // Held up for long between the system's clock and the count after it.
+        // Paused for long between reading the system's clock and the count after it.
         offset.correct(200, 10_100, 9_000);
         assert_eq!(offset.time(9_000), 18_900);
         offset.correct(9_000, 12_000, 9_000);
         assert_eq!(offset.time(9_000), 12_000);
     }
 
-    /// As on a board that does not keep the time while it is off, until somebody tells it.
+    /// As on a board that does not keep the time while it is off, until its clock is set.
     #[test]
     fn a_count_that_began_before_the_epoch_follows_the_clock_when_it_is_set() {
         let offset = Offset::new();
@@ -82,14 +82,14 @@ mod loom_tests {
 
     use super::*;
 
-    /// However threads that compare at once get in each other's way, and however long each is held up, nobody
-    /// sees the time step back.
+    /// However threads that compare at once interfere, and however long each is paused, nobody sees the time
+    /// step back.
     #[test]
     fn loom_time_does_not_step_back_while_threads_compare() {
         loom::model(|| {
             let offset = Arc::new(Offset::new());
             offset.correct(0, 10_000, 0);
-            // Of the same clock, which is 50 ahead of the count; one of them was held up for 40.
+            // Both read the same clock, which is 50 ahead of the count; one of them was paused for 40.
             let held_up = [0, 40].map(|pause| {
                 let offset = Arc::clone(&offset);
                 thread::spawn(move || offset.correct(100, 10_150, 100 + pause))

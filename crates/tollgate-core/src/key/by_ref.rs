@@ -1,10 +1,10 @@
-//! Keys that need not be made.
+//! Keys that need not be built.
 
 use super::{Key, Kind, pack_two, shape};
 
-/// A key by reference, or a text in the place of the key made from it.
+/// A key by reference, or a text in place of the key made from it.
 ///
-/// Where a text is at hand, making a key of it only to count by it would be work for nothing.
+/// Where a text is at hand, building a key from it only to count by it would be wasted work.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRef<'a>(Ref<'a>);
 
@@ -24,7 +24,7 @@ impl KeyRef<'_> {
         }
     }
 
-    /// The key's shape and its words, if there are no more than two.
+    /// The key's shape and its words, if there are at most two.
     #[inline]
     pub(crate) fn short(&self) -> Option<(u64, [u64; 2])> {
         match self.0 {

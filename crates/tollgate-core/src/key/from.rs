@@ -70,7 +70,7 @@ impl From<u32> for Key {
 }
 
 impl From<i64> for Key {
-    /// The same key as that of the same `u64`, if there is one.
+    /// A number that is not negative makes the same key as the equal `u64`.
     fn from(number: i64) -> Self {
         match u64::try_from(number) {
             Ok(number) => Self::from(number),
@@ -86,7 +86,7 @@ impl From<i32> for Key {
 }
 
 impl From<IpAddr> for Key {
-    /// The address as it is, except that an IPv4-mapped IPv6 address is the IPv4 address.
+    /// The address, except that an IPv4-mapped IPv6 address becomes the IPv4 address.
     #[inline]
     fn from(address: IpAddr) -> Self {
         match address.to_canonical() {
@@ -104,7 +104,7 @@ impl From<Ipv4Addr> for Key {
 }
 
 impl From<Ipv6Addr> for Key {
-    /// The address as it is, except that an IPv4-mapped one is the IPv4 address.
+    /// The address, except that an IPv4-mapped one becomes the IPv4 address.
     #[inline]
     fn from(address: Ipv6Addr) -> Self {
         Self::from(IpAddr::V6(address))

@@ -12,13 +12,13 @@ pub use self::by_ref::KeyRef;
 /// How many words a key holds.
 pub(crate) const WORDS: usize = 7;
 const CAPACITY: usize = WORDS * 8;
-/// What each of several parts costs beside its bytes: its kind and its length.
+/// What each of several parts takes in addition to its bytes: its kind and its length.
 const HEAD: usize = 2;
-/// The longest part that is kept as it is; a longer one is kept as its digest.
+/// The longest part that is kept verbatim; a longer one is kept as its digest.
 const MAX_PART: usize = CAPACITY - HEAD;
 
-/// What a part is. Two parts are equal only if their kinds are, so that a text never passes for an
-/// address or a number.
+/// What a part is. Two parts are equal only if their kinds are, so a text is never mistaken for an address or
+/// a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 enum Kind {
@@ -31,11 +31,11 @@ enum Kind {
     Negative,
     V4,
     V6,
-    /// The SHA-256 of what would not fit.
+    /// The SHA-256 of bytes that would not fit.
     Digest,
-    /// The same, of what must not be seen.
+    /// The same, if any of them are secret.
     SecretDigest,
-    /// Nobody knows what. It has no bytes.
+    /// The identity is unclear. It has no bytes.
     Unclear,
 }
 
@@ -58,9 +58,9 @@ impl Kind {
 
 /// Who is being counted: one or several parts, such as an address, an API key, a user's number.
 ///
-/// A key takes 64 bytes, whatever it is made from: a part that is too long is kept as its SHA-256,
-/// and so are several that are too long together. Different parts make different keys: `("a", "bc")`
-/// is not `("ab", "c")`, nor is the text `7` the number 7.
+/// A key takes 64 bytes, whatever it is made from: a part that is too long is kept as its SHA-256, and so are
+/// several parts that are too long together. Different parts make different keys: `("a", "bc")` is not
+/// `("ab", "c")`, nor is the text `7` the number 7.
 ///
 /// A secret part (see [`Key::secret`]) is never shown, only a digest of it.
 ///
@@ -71,8 +71,8 @@ impl Kind {
 /// assert_eq!(key.to_string(), "alice|/login");
 /// assert_eq!(Key::secret("hunter2").to_string(), "secret:f52fbd32b2b3b86ff88ef6c490628285");
 /// ```
-// Words and not bytes, because a store hashes the key right after it was made: reading words from where
-// single bytes were just written makes the processor wait.
+// Words rather than bytes, because a store hashes the key right after it was made: reading words from where
+// single bytes were just written stalls the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
     /// The bytes, in little-endian words; zero beyond `len`.
@@ -81,20 +81,20 @@ pub struct Key {
     kind: Kind,
 }
 
-// Less where numbers of 64 bits are aligned to four bytes.
+// Smaller where 64-bit integers are aligned to four bytes.
 const _: () = assert!(size_of::<Key>() <= 64);
 
 impl Key {
     /// The key without parts: one counter for all.
     pub const GLOBAL: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Parts };
 
-    /// The key of those of whom it cannot be told who they are, as they say several things that differ: one counter for all of
-    /// them, which is nobody else's.
+    /// The key of callers whose identity is unclear, because they present several values that differ.
     ///
-    /// It is a part as any other: `("a", Key::UNCLEAR)` is not `(Key::UNCLEAR, "a")`.
+    /// All of them share one counter, which nobody else uses. It is a part like any other:
+    /// `("a", Key::UNCLEAR)` is not `(Key::UNCLEAR, "a")`.
     pub const UNCLEAR: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Unclear };
 
-    /// A key that must not be seen, such as an API key or a token: it is shown only as a digest.
+    /// A key that must stay secret, such as an API key or a token: only a digest of it is shown.
     #[must_use]
     pub fn secret(secret: impl AsRef<[u8]>) -> Self {
         Self::of(Kind::Secret, secret.as_ref())
@@ -102,12 +102,12 @@ impl Key {
 
     /// This key with another part (or the parts of another key) after its own.
     ///
-    /// Several parts that are too long together are kept as a digest, and then it matters in which order they
-    /// were put together: `a.and(b).and(c)`, as tuples do, is not `a.and(b.and(c))`.
+    /// Several parts that are too long together are kept as a digest, and then the order in which they were
+    /// combined matters: `a.and(b).and(c)`, as tuples do, is not `a.and(b.and(c))`.
     #[must_use]
     pub fn and(self, other: impl Into<Self>) -> Self {
         let other = other.into();
-        // A key of one part is kept without its head, however it was put together.
+        // A key of one part is kept without its head, however it was combined.
         if self == Self::GLOBAL || other == Self::GLOBAL {
             return if other == Self::GLOBAL { self } else { other };
         }
@@ -115,8 +115,8 @@ impl Key {
         let mut bytes = mine.to_vec();
         bytes.extend_from_slice(&theirs);
         if bytes.len() > CAPACITY {
-            // Turned around, so that it is the digest of nothing that anybody finds: else a single part that has these very
-            // bytes, or their digest, could be shown the same.
+            // The digest is inverted, so that nobody can find anything that it is the digest of. Otherwise a
+            // single part with exactly these bytes, or with their digest, could be shown the same.
             let is_secret = self.is_secret() || other.is_secret();
             let digest: [u8; 32] = Sha256::digest(&bytes).into();
             return Self::digested(digest.map(|byte| !byte), is_secret);
@@ -132,7 +132,7 @@ impl Key {
         parts(&self.as_parts()).any(|(kind, _)| matches!(kind, Kind::Secret | Kind::SecretDigest))
     }
 
-    /// This key with each of its texts made a secret.
+    /// This key with each of its texts turned into a secret.
     #[must_use]
     pub fn into_secret(self) -> Self {
         let secret = |kind| match kind {
@@ -180,7 +180,7 @@ impl Key {
         Self::of(if is_secret { Kind::SecretDigest } else { Kind::Digest }, &digest)
     }
 
-    /// The key as it stands within a key of several parts.
+    /// The key in the form that it has within a key of several parts.
     fn as_parts(&self) -> SmallVec<[u8; 64]> {
         let mut bytes = SmallVec::new();
         if self.kind != Kind::Parts {
@@ -195,13 +195,13 @@ impl Key {
     }
 }
 
-/// Length and kind: with these, equal words are equal keys.
+/// Length and kind: if these are equal too, equal words mean equal keys.
 #[inline]
 const fn shape(kind: Kind, len: usize) -> u64 {
     (len as u64) << 8 | kind as u64
 }
 
-/// Puts bytes into words that are zero.
+/// Packs bytes into words that are zero.
 #[inline]
 fn pack(words: &mut [u64; WORDS], bytes: &[u8]) {
     if bytes.len() <= 16 {
@@ -220,7 +220,7 @@ fn pack(words: &mut [u64; WORDS], bytes: &[u8]) {
 fn pack_two(bytes: &[u8]) -> [u64; 2] {
     match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
         (Some(first), Some(last)) => {
-            // The last eight bytes, less those that are in the first word.
+            // The last eight bytes, minus those that are in the first word.
             let rest = 8 * (bytes.len() as u32 - 8);
             let second = u64::from_le_bytes(*last).checked_shr(64 - rest).unwrap_or(0);
             [u64::from_le_bytes(*first), second]

@@ -10,9 +10,10 @@ use super::{Key, Kind, parts};
 /// How many bytes of a digest are shown.
 const SHOWN: usize = 16;
 
-/// The parts, joined by `|`. Different keys are shown differently: numbers with a `#`, secrets and
-/// long parts as a digest, what is unclear as `?`, `|`, `%` and what is not printable as `%XX`, and a
-/// text that could be mistaken for any of these, or for an address, in quotes.
+/// The parts, joined by `|`. Different keys are shown differently. Numbers are shown with a `#`, secrets and
+/// long parts as a digest, an unclear part as `?`. Within a text, `|`, `%`, `"`, spaces, control characters
+/// and bytes that are not UTF-8 are shown as `%XX`. A text that could be mistaken for any of these, or for an
+/// address, is in quotes.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::GLOBAL {
@@ -47,7 +48,7 @@ fn is_ambiguous(text: &[u8]) -> bool {
     let is_address = || std::str::from_utf8(text).is_ok_and(|text| text.parse::<IpAddr>().is_ok());
     [&b"#"[..], b"secret:", b"sha256:"].iter().any(|start| text.starts_with(start))
         || [&b""[..], b"*", b"?"].contains(&text)
-        // Few texts need a closer look.
+        // Only few texts need a closer look.
         || (text.iter().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'.' | b':')) && is_address())
 }
 
@@ -60,7 +61,7 @@ fn octets<const N: usize>(part: &[u8]) -> [u8; N] {
 }
 
 fn text(f: &mut fmt::Formatter<'_>, part: &[u8]) -> fmt::Result {
-    // Most texts are shown as they are, and a store may make a name of one for each request.
+    // Most texts are shown verbatim, and a store may make a name from one for each request.
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'|' | b'%' | b'"');
     if let (true, Ok(plain)) = (part.iter().all(is_plain), std::str::from_utf8(part)) {
         return f.write_str(plain);

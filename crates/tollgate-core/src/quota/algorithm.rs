@@ -8,22 +8,22 @@ use std::fmt;
 pub enum Algorithm {
     /// A bucket that refills steadily and holds at most a burst. The default.
     TokenBucket,
-    /// A counter that starts anew at each multiple of the period since the Unix epoch.
+    /// A counter that restarts at each multiple of the period since the Unix epoch.
     FixedWindow,
-    /// Two counters, the previous window's fading out as the current one goes on.
+    /// Two counters: the previous window's fades out as the current window advances.
     SlidingWindow,
-    /// Every admission remembered for one period: exact in every trailing window.
+    /// Every admission is remembered for one period: exact in every trailing window.
     SlidingLog,
     /// A queue that drains steadily: requests are held back until it is their turn.
     LeakyBucket,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 5] =
         [Self::TokenBucket, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog, Self::LeakyBucket];
 
-    /// The name that stands in a quota's text.
+    /// The name used in a quota's text.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::Algorithm;
 
-/// Why a quota makes no sense.
+/// Why a quota is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QuotaError {
@@ -72,7 +72,7 @@ pub(super) enum Problem {
 }
 
 impl ParseQuotaError {
-    /// If the text was well-formed but its numbers make no sense: why.
+    /// Why the quota is invalid, if the text was well-formed but its numbers are not valid.
     #[must_use]
     pub const fn quota_error(&self) -> Option<QuotaError> {
         match self.problem {

@@ -30,11 +30,11 @@ pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 /// The longest period.
 const MAX_PERIOD: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
-/// The longest that a budget may take to fill, in microseconds: some 142 years. With the clock it
-/// stays well below 2^53, so that stores which compute in floating point are exact too.
+/// The longest that a budget may take to fill, in microseconds: some 142 years. Added to the clock, it stays
+/// well below 2^53, so that stores which compute in floating point are exact too.
 const MAX_FILL: u64 = 1 << 52;
 
-/// A length of time in microseconds and `1/n` parts of one, where `n` belongs to a quota.
+/// A length of time in microseconds and `1/n` parts of a microsecond, where `n` belongs to a quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
     pub(crate) micros: u64,
@@ -43,8 +43,8 @@ pub(crate) struct Span {
 
 /// An algorithm with its numbers.
 ///
-/// `Quota::per_second(10)` is ten each second: a token bucket that holds ten and refills at ten a
-/// second. Quotas can be made in a `const`, and from text.
+/// `Quota::per_second(10)` is ten each second: a token bucket that holds ten and refills at ten a second.
+/// Quotas can be made in a `const`, and from text.
 ///
 /// ```
 /// use tollgate_core::{MINUTE, Quota};
@@ -57,24 +57,25 @@ pub(crate) struct Span {
 /// # Ok::<(), tollgate_core::quota::ParseQuotaError>(())
 /// ```
 ///
-/// # Numbers that make no sense
+/// # Invalid numbers
 ///
-/// A quota of zero, a burst on a window and the like do not panic, because quotas may be computed
-/// while a request waits. Such a quota admits nothing that costs anything, [`Quota::check`] says what
-/// is wrong with it, and whatever takes a quota as configuration refuses it.
+/// A quota of zero, a burst on a window and the like do not panic, because quotas may be computed while a
+/// request waits. Such a quota admits nothing that costs anything. [`Quota::check`] reports what is wrong
+/// with it, and everything that takes a quota as configuration rejects it.
 #[derive(Clone, Copy)]
 pub struct Quota {
     algorithm: Algorithm,
     spelling: Spelling,
     fault: Option<QuotaError>,
     limit: u32,
-    /// Burst or queue length; of windows, the limit. Zero if there is a fault.
+    /// Burst or queue length; for windows, the limit. Zero if there is a fault.
     capacity: u32,
     /// Microseconds.
     period: NonZeroU64,
 
-    // What follows is derived from the above, once, so that a decision divides as little as it can.
-    /// All of the above but the spelling: quotas with the same identity are the same.
+    // The fields below are derived from those above, once, so that a decision needs as few divisions as
+    // possible.
+    /// Everything above except the spelling: quotas with the same identity are equal.
     identity: [u64; 2],
     // The rate in lowest terms: `rate_units` per `rate_micros`.
     rate_units: u32,
@@ -114,24 +115,25 @@ impl Quota {
 
     /// A bucket that holds `limit` and refills at `limit` per `period`.
     ///
-    /// Over any span *d*, at most burst + rate × *d* are admitted; [`burst`](Self::burst) sets the
-    /// burst to something else than `limit`.
+    /// Over any span *d*, at most burst + rate × *d* are admitted. [`burst`](Self::burst) sets a burst other
+    /// than `limit`.
     #[must_use]
     pub const fn token_bucket(limit: u32, period: Duration) -> Self {
         Self::new(Algorithm::TokenBucket, limit, period)
     }
 
-    /// At most `limit` in each window of `period`, the windows being aligned to the Unix epoch.
+    /// At most `limit` in each window of `period`; windows are aligned to the Unix epoch.
     ///
-    /// Up to twice the limit can pass around the edge of two windows; that is the price of the
-    /// simplest of all counters.
+    /// Up to twice the limit can pass around the edge between two windows; that is the price of the simplest
+    /// of all counters.
     #[must_use]
     pub const fn fixed_window(limit: u32, period: Duration) -> Self {
         Self::new(Algorithm::FixedWindow, limit, period)
     }
 
-    /// About `limit` in every trailing `period`: the previous window counts by the share of it that
-    /// the trailing period still covers.
+    /// About `limit` in every trailing `period`.
+    ///
+    /// The previous window counts in proportion to the part of it that the trailing period still covers.
     #[must_use]
     pub const fn sliding_window(limit: u32, period: Duration) -> Self {
         Self::new(Algorithm::SlidingWindow, limit, period)
@@ -143,8 +145,10 @@ impl Quota {
         Self::new(Algorithm::SlidingLog, limit, period)
     }
 
-    /// A queue that lets out `limit` per `period`, evenly spaced, and holds at most `limit` (or what
-    /// [`capacity`](Self::capacity) says), the one that leaves at once included.
+    /// A queue that lets out `limit` per `period`, evenly spaced, and holds at most `limit`.
+    ///
+    /// [`capacity`](Self::capacity) sets a capacity other than `limit`. It includes the request that leaves
+    /// immediately.
     #[must_use]
     pub const fn leaky_bucket(limit: u32, period: Duration) -> Self {
         Self::new(Algorithm::LeakyBucket, limit, period)
@@ -154,7 +158,7 @@ impl Quota {
         Self::derive(algorithm, limit, period, limit, None, Spelling::of(period))
     }
 
-    /// How much a token bucket holds: how many may come at once after a pause.
+    /// Sets how much a token bucket holds: how many may come at once after a pause.
     #[must_use]
     pub const fn burst(self, burst: u32) -> Self {
         let fault = match (self.algorithm, burst) {
@@ -165,7 +169,7 @@ impl Quota {
         self.with_capacity(burst, fault)
     }
 
-    /// How many a leaky bucket's queue holds, the one that leaves at once included.
+    /// Sets how many a leaky bucket's queue holds, including the one that leaves immediately.
     #[must_use]
     pub const fn capacity(self, capacity: u32) -> Self {
         let fault = match (self.algorithm, capacity) {
@@ -178,7 +182,8 @@ impl Quota {
 
     const fn with_capacity(self, capacity: u32, fault: Option<QuotaError>) -> Self {
         let fault = match self.fault {
-            // What the burst of the quota before was too large for is no fault of this one.
+            // The previous capacity was too large for the rate. It is replaced, so that is no fault of this
+            // quota.
             None | Some(QuotaError::TooSlow) => fault,
             earlier => earlier,
         };
@@ -234,11 +239,11 @@ impl Quota {
         }
     }
 
-    /// Whether the numbers make sense.
+    /// Checks whether the numbers are valid.
     ///
     /// # Errors
     ///
-    /// Says what is wrong. A quota with an error admits nothing that costs anything.
+    /// Reports what is wrong. A quota with an error admits nothing that costs anything.
     pub const fn check(&self) -> Result<(), QuotaError> {
         match self.fault {
             None => Ok(()),
@@ -258,20 +263,20 @@ impl Quota {
         self.limit
     }
 
-    /// Per how long.
+    /// The period that [`limit`](Self::limit) applies to.
     #[must_use]
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period.get())
     }
 
-    /// The most that can be there at once: a token bucket's burst, a leaky bucket's queue, a
-    /// window's limit. Zero if [`check`](Self::check) finds a fault.
+    /// The most that can be available at once: a token bucket's burst, a leaky bucket's queue, a window's
+    /// limit. Zero if [`check`](Self::check) finds a fault.
     #[must_use]
     pub const fn max(&self) -> u32 {
         self.capacity
     }
 
-    /// How long a spent budget takes to be whole again, at most; rounded up to a microsecond.
+    /// How long a spent budget takes at most to be full again, rounded up to a microsecond.
     #[must_use]
     pub const fn full_refill(&self) -> Duration {
         Duration::from_micros(match self.algorithm {
@@ -283,7 +288,7 @@ impl Quota {
         })
     }
 
-    /// The rate in lowest terms: so many units come back in so many microseconds.
+    /// The rate in lowest terms: how many units come back in how many microseconds.
     ///
     /// ```
     /// # use tollgate_core::Quota;
@@ -295,16 +300,20 @@ impl Quota {
         (self.rate_units, self.rate_micros.get())
     }
 
-    /// How long `cost` units take to come back at the rate: microseconds, and parts of one, of which the units of the
-    /// [rate](Self::rate) make one. A cost above [`max`](Self::max) takes as long as the whole.
+    /// How long `cost` units take to come back at the quota's rate.
+    ///
+    /// In microseconds and parts of a microsecond. As many parts make a microsecond as the [rate](Self::rate)
+    /// has units. A cost above [`max`](Self::max) takes as long as `max`.
     #[must_use]
     pub const fn time_of(&self, cost: u32) -> (u64, u32) {
         let Span { micros, parts } = self.span(if cost < self.capacity { cost } else { self.capacity });
         (micros, parts)
     }
 
-    /// The same for units that are taken [whether or not they fit](crate::Store::debit). Never more than the longest
-    /// debt takes to be paid off, which is two full refills, or 142 years if those take longer.
+    /// The same for units that are taken [whether or not they fit](crate::Store::debit).
+    ///
+    /// Never more than the longest debt takes to be paid off, which is two full refills, or 142 years if
+    /// those take longer.
     #[must_use]
     pub fn time_of_debit(&self, cost: u32) -> (u64, u32) {
         let Span { micros, parts } = self.span_of_debit(cost);
@@ -341,8 +350,8 @@ impl Quota {
         self.steady.as_ref()
     }
 
-    /// How long `cost` units take to come back. `cost` must not be above the capacity, which bounds
-    /// the result by [`MAX_FILL`].
+    /// How long `cost` units take to come back. `cost` must not be above the capacity, which bounds the
+    /// result by [`MAX_FILL`].
     pub(crate) const fn span(&self, cost: u32) -> Span {
         if cost == 1 {
             return self.unit;
@@ -360,7 +369,7 @@ impl Quota {
         Span { micros, parts: (parts % units) as u32 }.min(self.longest_debt())
     }
 
-    /// How long it takes at most until a budget that owes is whole. It owes no more than it holds, so that nobody is
+    /// How long a budget that owes takes at most to be full. It owes no more than it holds, so nobody is
     /// locked out for longer than two full refills.
     pub(crate) fn longest_debt(&self) -> Span {
         let parts = 2 * u64::from(self.fill.parts);
@@ -400,7 +409,7 @@ pub(crate) const fn gcd(mut a: u64, mut b: u64) -> u64 {
 }
 
 impl PartialEq for Quota {
-    /// Quotas are equal when they mean the same, however they were written.
+    /// Quotas are equal if they mean the same, however they were written.
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         self.identity == other.identity

@@ -28,15 +28,15 @@ pub struct Share {
 }
 
 impl Share {
-    /// All of it.
+    /// The whole.
     pub const WHOLE: Self = Self { parts: NonZeroU32::MIN, of: NonZeroU32::MIN };
 
-    /// The share of one of so many nodes that are alike.
+    /// The share of one of `nodes` equal nodes.
     ///
     /// # Panics
     ///
-    /// When there are no nodes; in a `const` that is an error of the compiler. For a number that is read
-    /// from somewhere there is [`Share::new`].
+    /// If `nodes` is zero; in a `const`, that is a compile error. For a number that is not known at compile
+    /// time, use [`Share::new`].
     #[must_use]
     pub const fn one_of(nodes: u32) -> Self {
         match Self::new(1, nodes) {
@@ -45,11 +45,11 @@ impl Share {
         }
     }
 
-    /// So many parts of a whole that has `of` parts.
+    /// `parts` parts of a whole that has `of` parts.
     ///
     /// # Errors
     ///
-    /// When that is nothing, or more than the whole.
+    /// If that is nothing, or more than the whole.
     pub const fn new(parts: u32, of: u32) -> Result<Self, ShareError> {
         if parts > of {
             return Err(ShareError::AboveWhole);
@@ -61,11 +61,11 @@ impl Share {
         }
     }
 
-    /// Whether a key is among this share of all keys.
+    /// Whether a key is in this share of all keys.
     ///
-    /// By a hash that is the same in every process and for ever, so that all nodes say the same of a key. A key that is in
-    /// a share is in every larger one. Each rule has other keys in its share, lest some callers be among the first
-    /// whatever is tried.
+    /// The hash is the same in every process and never changes, so all nodes agree about a key. A key that is
+    /// in a share is in every larger one. The shares of different rules contain different keys, lest the same
+    /// callers be among the first in every trial.
     ///
     /// ```
     /// use tollgate_core::{Key, RuleName, Share};
@@ -86,7 +86,7 @@ impl Share {
         }
         hash.update(rule.as_str());
         let place = hash.finalize().iter().take(8).fold(0, |place, byte| place << 8 | u64::from(*byte));
-        // Below the same part of all the numbers that there are.
+        // Compares with the same share of all 64-bit numbers.
         u128::from(place) * u128::from(self.of.get()) < u128::from(self.parts.get()) << 64
     }
 
@@ -98,14 +98,16 @@ impl Share {
 }
 
 impl Quota {
-    /// The share of this quota that one node may admit on its own: the same algorithm and period, and of limit
-    /// and burst (or capacity) the share, rounded down, but at least one.
+    /// The share of this quota that one node may admit on its own.
+    ///
+    /// It has the same algorithm and period. Limit and burst (or capacity) are the share of the quota's,
+    /// rounded down, but at least one.
     ///
     /// So the shares of all nodes together are never above the quota, as long as its limit and its burst are
-    /// not below the number of nodes. Below, each node has one: of three a minute, four nodes admit four.
+    /// not below the number of nodes. Below that, each node has one: of three a minute, four nodes admit
+    /// four.
     ///
-    /// A quota that [makes no sense](Self::check) is returned as it is, and a share of one that makes sense
-    /// makes sense.
+    /// An [invalid](Self::check) quota is returned unchanged, and a share of a valid quota is valid.
     ///
     /// ```
     /// use tollgate_core::{Quota, Share};
@@ -120,8 +122,8 @@ impl Quota {
             return self;
         }
         let (limit, capacity) = (share.apply(self.limit), share.apply(self.capacity));
-        // The rate was rounded down, and may now be too slow for its burst. Periods are bounded, so that what remains
-        // of it is more than one.
+        // The rate was rounded down and may now be too slow for its burst. Periods are bounded, so what
+        // remains of the burst is more than one.
         let most = MAX_FILL as u128 * limit as u128 / self.period.get() as u128;
         let capacity = if capacity as u128 > most { most as u32 } else { capacity };
         Self::derive(self.algorithm, limit, self.period(), capacity, None, self.spelling)
@@ -137,7 +139,7 @@ impl fmt::Display for Share {
 impl FromStr for Share {
     type Err = ShareError;
 
-    /// From a text such as `1/4` or `25%`.
+    /// Parses a text such as `1/4` or `25%`.
     fn from_str(text: &str) -> Result<Self, ShareError> {
         let number = |text: &str| text.trim().parse().map_err(|_| ShareError::NoFraction);
         if let Some(percent) = text.trim_end().strip_suffix('%') {
@@ -148,7 +150,7 @@ impl FromStr for Share {
     }
 }
 
-/// What is no share.
+/// Why something is not a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ShareError {
@@ -203,7 +205,7 @@ mod tests {
                     assert_eq!((own.algorithm(), own.period()), (algorithm, MINUTE));
                     assert!(u64::from(own.limit()) * u64::from(nodes) <= u64::from(whole.limit()), "{own:?}");
                     assert!(u64::from(own.max()) * u64::from(nodes) <= u64::from(whole.max()), "{own:?}");
-                    // And no less than that takes.
+                    // And no less than rounding requires.
                     assert!(own.limit() == whole.limit() / nodes && own.max() == whole.max() / nodes);
                 }
             }
@@ -252,8 +254,8 @@ mod tests {
 
     #[test]
     fn a_share_of_what_makes_sense_makes_sense() {
-        // Three in ten years, and as many at once as come back in 142: rounded down to one in ten years, that
-        // takes longer.
+        // Three in ten years, with a burst that takes 142 years to come back. Rounded down to one in ten
+        // years, it would take longer.
         let slow = Quota::token_bucket(3, MAX_PERIOD).burst(42);
         assert_eq!(slow.check(), Ok(()));
         let own = slow.share(Share::new(63, 100).unwrap());

@@ -1,22 +1,22 @@
-//! What a bucket needs to know of its quota when units come back in whole microseconds.
+//! What a bucket needs to know about its quota if units come back in whole microseconds.
 
 use super::Algorithm;
 
-/// A bucket whose units take a whole number of microseconds to come back, as those of most quotas do.
+/// A bucket whose units take a whole number of microseconds to come back, as with most quotas.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Steady {
     /// How long one unit takes, in microseconds.
     unit: u64,
-    // ⌈2^(63 + shift) / unit⌉, where `shift` is the binary logarithm of the unit, rounded down: to
-    // multiply by it is quicker than to divide. See `units`.
+    // ⌈2^(63 + shift) / unit⌉, where `shift` is the binary logarithm of the unit, rounded down. Multiplying
+    // by it is quicker than dividing. See `units`.
     reciprocal: u64,
     shift: u8,
-    /// Whether who is admitted has to wait for its turn.
+    /// Whether an admitted request has to wait for its turn.
     pub(crate) queues: bool,
 }
 
 impl Steady {
-    /// Of no quota.
+    /// The value that belongs to no quota.
     pub(crate) const NONE: Self = Self { unit: 0, reciprocal: 0, shift: 0, queues: false };
 
     /// `unit` must not be zero.

@@ -1,7 +1,8 @@
 //! Quotas as text: `<limit> / <period>` or `<limit> per <period>`, then the algorithm if it is not a
 //! token bucket, then `burst <n>` or `capacity <n>`.
 //!
-//! A quota prints as it was written, so its spelling is remembered; it has no part in equality.
+//! A quota prints the way it was written, so its spelling is remembered; the spelling has no part in
+//! equality.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,11 +36,12 @@ const UNITS: [(&str, u64); 19] = [
 const SECOND: u64 = 1_000_000;
 const US: u8 = 0;
 const MS: u8 = 1;
-/// The unit to print a period in that was not written, long (for one) and short (for several).
+/// The units for printing a period that was not parsed from text: long (for one) and short (for several).
 const PREFERRED: [(u8, u8); 4] = [(15, 14), (12, 10), (8, 6), (4, 2)];
 
 impl Quota {
-    /// The units of time that a quota's text can have, and how long they are, for texts beside it that have them too.
+    /// The units of time that a quota's text can use and their lengths, for other texts that use the same
+    /// units.
     ///
     /// ```
     /// use tollgate_core::{MINUTE, Quota};
@@ -60,7 +62,7 @@ pub(super) struct Spelling {
     count: bool,
     /// An index into [`UNITS`] that divides the period.
     unit: u8,
-    /// `token-bucket` is written although it goes without saying.
+    /// `token-bucket` is written although it is the default.
     algorithm: bool,
     /// The burst or capacity is written, even if it is the limit.
     capacity: bool,
@@ -141,7 +143,7 @@ fn parse(text: &str) -> Result<Quota, Problem> {
         }
     };
     let count = match rest.starts_with(|c: char| c.is_ascii_digit()) {
-        // More than ten years in any unit, so it need not be exact.
+        // A number that overflows is more than ten years in any unit, so it need not be exact.
         true => Some(digits(&mut rest)?.parse().unwrap_or(u64::MAX)),
         false => None,
     };
@@ -184,7 +186,7 @@ fn expected(what: &'static str, found: &str) -> Problem {
     Problem::Expected { what, found: found.to_owned() }
 }
 
-/// Takes a number from the start of `rest`, and the space after it.
+/// Takes a number from the start of `rest`, and the spaces after it.
 fn number(rest: &mut &str) -> Result<u32, Problem> {
     let digits = digits(rest)?;
     digits.parse().map_err(|_| Problem::Number(digits.to_owned()))
@@ -200,7 +202,7 @@ fn digits<'a>(rest: &mut &'a str) -> Result<&'a str, Problem> {
     Ok(digits)
 }
 
-/// Takes what is there up to the next space, and the space after it.
+/// Takes everything up to the next space, and the spaces after it.
 fn word<'a>(rest: &mut &'a str) -> &'a str {
     let (word, after) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
     *rest = after.trim_start();
