@@ -9,16 +9,16 @@ use crate::{Algorithm, Quota};
 /// The shortest period that a quota has, in microseconds.
 const SHORTEST: u64 = 1_000;
 
-/// All that a state has to do with the quota that it was counted under.
+/// Everything about a quota that the state counted under it depends on.
 ///
-/// Limit and burst are no part of it: how much was taken is one thing, how much may be taken another. So a
+/// Limit and burst are not part of it: how much was taken is one thing, how much may be taken another. So a
 /// state under one basis is the same state under every quota of that basis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Basis {
     pub(crate) algorithm: Algorithm,
-    /// Of buckets, the rate in lowest terms: so many units per `micros`. Of the others, one.
+    /// For buckets, the rate in lowest terms: this many units per `micros`. For the others, one.
     pub(crate) units: u32,
-    /// Of buckets, see `units`. Of the others, the period.
+    /// For buckets, see `units`. For the others, the period.
     pub(crate) micros: NonZeroU64,
 }
 
@@ -35,7 +35,7 @@ impl Basis {
         }
     }
 
-    /// A quota of this basis that holds so much.
+    /// A quota of this basis that holds `max`.
     pub(crate) fn quota(&self, max: u32) -> Quota {
         let period = Duration::from_micros(self.period());
         match self.algorithm {
@@ -55,15 +55,15 @@ impl Basis {
         }
     }
 
-    /// Whether it is the rate of any quota: in lowest terms, and not faster than all of them. Parts of a microsecond mean
-    /// something else to the quota of a rate that is not.
+    /// Whether this is the rate of any quota: in lowest terms, and not faster than all of them. Under a rate
+    /// that is not, parts of a microsecond mean something else to the quota.
     pub(crate) const fn is_rate(&self) -> bool {
         self.units == 1
             || (self.units.checked_mul(self.times()).is_some()
                 && gcd(self.units as u64, self.micros.get()) == 1)
     }
 
-    /// How many times the period in lowest terms is one that a quota may have.
+    /// By how much the period in lowest terms must be multiplied to be one that a quota may have.
     const fn times(&self) -> u32 {
         SHORTEST.div_ceil(self.micros.get()) as u32
     }

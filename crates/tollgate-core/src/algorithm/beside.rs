@@ -1,17 +1,18 @@
 //! Two quotas at once on one key.
 //!
-//! When a quota changes, not everybody learns of it at the same moment, and a caller's tier may be now this and now that.
-//! A state that is re-read under a smaller quota forgets what that cannot hold, and any state forgets when it was used.
-//! So the state of the quota that was asked before is kept beside, for as long as somebody may still ask under it.
-//! Whatever is admitted counts in both, and who asks is decided by the state of the quota that it asks under. (A fixed
-//! window has a [`Guard`] as well.)
+//! When a quota changes, not everybody learns of it at the same moment, and a caller's tier may switch back
+//! and forth. A state that is re-read under a smaller quota forgets what that cannot hold, and any state
+//! forgets when it was used. So the state of the quota that was asked before is kept beside the current one,
+//! for as long as somebody may still ask under it. Whatever is admitted counts in both, and a request is
+//! decided by the state of the quota that it asks under. (A fixed window has a [`Guard`] as well.)
 //!
-//! So in any span no more is admitted than the larger of the two holds and what comes back by then under the faster: if
-//! every state has at most as much room as a bucket of that size and that rate, which has counted the same, then it has
-//! so after each admission, and after each pause.
+//! So in any span no more is admitted than the larger of the two holds plus what comes back in that span
+//! under the faster. The reason: if every state has at most as much room as a bucket of that size and that
+//! rate which has counted the same, then this still holds after each admission and after each pause.
 //!
-//! Of three quotas and more, the two that were asked last are kept, and for all the others one bucket of that size and that
-//! rate, which is the [loosest](super::loosest) of them: whatever is admitted counts there too, and has to fit.
+//! With three or more quotas, the two that were asked last are kept. For all the others there is one bucket
+//! of that size and that rate, the [loosest](super::loosest) of them: whatever is admitted counts there too,
+//! and has to fit.
 
 use std::time::Duration;
 
@@ -21,35 +22,36 @@ use super::loosest::Loosest;
 use super::{Basis, Used, bucket};
 use crate::{Quota, Receipt, Timestamp};
 
-/// A state with the numbers that it was last asked under.
+/// A state with the numbers under which it was last asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Side {
     pub(super) basis: Basis,
     pub(super) state: State,
-    /// How much its quota holds. Zero where that is not known, because nobody has asked under it since the other came.
+    /// How much its quota holds. Zero if unknown, because nobody has asked under it since the other came.
     pub(super) max: u32,
     pub(super) guard: Guard,
 }
 
-/// What there is beside the state of the quota that was asked last.
+/// What is kept beside the state of the quota that was asked last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Beside {
-    /// How much the quota holds that was asked last.
+    /// How much the quota that was asked last holds.
     pub(super) max: u32,
-    /// Of the quota that was asked last.
+    /// The guard of the quota that was asked last.
     pub(super) guard: Guard,
     pub(super) other: Side,
-    /// Of all quotas that were asked of late, if they are more than two: a bucket that none of them passes more than.
+    /// If more than two quotas were asked recently: a bucket that admits at least as much as any of them.
     pub(super) loosest: Option<Loosest>,
-    /// From when on nobody is expected to ask under the other.
+    /// The time from which nobody is expected to ask under the other.
     pub(super) until: u64,
-    /// When the other was put here, while it is not known how much its quota holds; else zero. Whether the clock was set
-    /// back can then be told by nothing else.
+    /// When the other was put here, while it is unknown how much its quota holds; else zero. In that case
+    /// nothing else shows whether the clock was set back.
     pub(super) since: u64,
 }
 
 impl Side {
-    /// Until when it is worth keeping: for a full refill, or if that is not known for as long as anything of it counts.
+    /// Until when it is worth keeping: for a full refill or, if that is unknown, for as long as anything in
+    /// it counts.
     pub(super) fn until(&self, now: Timestamp) -> u64 {
         if self.max == 0 {
             return self.state.counts_until(&self.basis);
@@ -62,7 +64,7 @@ impl Side {
         self.basis.quota(self.max)
     }
 
-    /// How much is used, and at most what it holds.
+    /// How much is used, but at most what it holds.
     pub(super) fn used(&self, now: Timestamp) -> Used {
         let used = self.state.used(&self.basis, now);
         if self.max == 0 { used } else { used.at_most(self.max) }
@@ -73,8 +75,8 @@ impl Side {
         let Self { basis, state, max, guard } = self;
         let before = state.window_count(basis, now);
         let receipt = match state {
-            // When the bucket was going to be whole is told of the quota that was asked. Of this one it is known what the
-            // charge itself took.
+            // The receipt's reset time is that of the quota that was asked. For this quota, only what the
+            // charge itself took is known.
             State::TokenBucket(_) => receipt.map(|receipt| {
                 let took =
                     Duration::from_micros(bucket::ceil(bucket::span(basis, cost).min(bucket::LONGEST)));
@@ -86,8 +88,8 @@ impl Side {
         guard.give_back(basis, *max, before - state.window_count(basis, now), now);
     }
 
-    /// Remembers that the clock was set back, if its quota is known. Else every look would take it for whole only after
-    /// the longest wait from then on, until the clock is back where it was.
+    /// Remembers that the clock was set back, if its quota is known. Without this, every look would cut the
+    /// wait anew to the longest one from that moment on, until the clock is back where it was.
     fn settle_clock(&mut self, now: Timestamp) {
         self.state.settle_clock(&self.quota(), now);
         self.guard.settle(&self.basis, now);
@@ -101,8 +103,10 @@ impl Side {
 }
 
 impl Beside {
-    /// Nothing is kept for longer than it would be if it were asked now; if it is to be, the clock was set back, and from
-    /// here on all is counted from now. `basis`: that of the quota that was asked last.
+    /// Keeps nothing for longer than if it were asked now.
+    ///
+    /// Where something would be kept for longer, the clock was set back, and from here on everything is
+    /// counted from now. `basis` is that of the quota that was asked last.
     pub(super) fn settle_clock(&mut self, basis: &Basis, now: Timestamp) {
         self.guard.settle(basis, now);
         if let Some(loosest) = &mut self.loosest {
@@ -117,7 +121,7 @@ impl Beside {
         }
     }
 
-    /// Counts what was admitted under the quota that was asked, whose basis this is.
+    /// Counts what was admitted under the quota that was asked, whose basis is `basis`.
     pub(super) fn press(&mut self, basis: &Basis, cost: u32, now: Timestamp) {
         if cost > 0 {
             self.guard.press(basis, self.max, cost, now);
@@ -128,7 +132,7 @@ impl Beside {
         }
     }
 
-    /// From when on none of it matters.
+    /// The time from which none of it matters.
     pub(super) fn matters_until(&self) -> u64 {
         self.loosest.as_ref().map_or(self.until, |loosest| self.until.max(loosest.matters_until()))
     }

@@ -1,9 +1,9 @@
-//! What the token bucket and the leaky bucket share: a budget that comes back steadily, known by the
-//! one point in time at which it is whole again.
+//! What the token bucket and the leaky bucket share: a budget that comes back steadily, represented by the
+//! one point in time at which it is full again.
 //!
-//! Where the rate is not a whole number of microseconds per unit, that point has a fraction, kept
-//! exactly as parts of a microsecond (see [`Span`]), so that nothing is ever rounded from one charge
-//! to the next.
+//! If the rate is not a whole number of microseconds per unit, that point has a fraction, which is kept
+//! exactly as parts of a microsecond (see [`Span`]), so that nothing is ever rounded from one charge to the
+//! next.
 
 use super::full_at::FullAt;
 use super::{Basis, Used};
@@ -14,21 +14,21 @@ use crate::{Outcome, Quota, Timestamp};
 /// Whole numbers below this are exact in floating point.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
-/// How many times as much as another of the same rate a quota is likely to hold at most. The more, the longer a key is kept
-/// after the clock was set back: for as many refills at most.
+/// How many times as much as another quota of the same rate a quota is assumed to hold at most. The larger
+/// this is, the longer a key is kept after the clock was set back: for as many refills at most.
 const LIKELY: u64 = 100_000;
-/// The longest that any budget takes to be whole.
+/// The longest that any budget takes to be full.
 pub(super) const LONGEST: Span = Span { micros: 1 << 52, parts: 0 };
 
 impl FullAt {
-    /// How long from now until the budget is whole.
+    /// How long from now until the budget is full.
     ///
-    /// Never more than a full refill, or two if it owes: where the state says more, the clock was set back.
+    /// Never more than a full refill, or two if it owes: if the state says more, the clock was set back.
     pub(crate) fn wait(self, quota: &Quota, now: Timestamp) -> Span {
         let (marked, parts) = self.marked();
         match marked.checked_sub(now.as_micros()) {
             None => Span::default(),
-            // All that owe are here, too.
+            // This includes all budgets that owe.
             Some(micros) if micros >= quota.fill().micros => self.left(now).min(self.longest_wait(quota)),
             Some(micros) => Span { micros, parts },
         }
@@ -43,8 +43,9 @@ impl FullAt {
         *self = Self::new(Span { micros, ..wait }, owes);
     }
 
-    /// Where the budget is to be whole only later than it can be, the clock was set back: from here on the longest wait
-    /// counts from now. Without this the wait would be cut again and again, until the clock is back where it was.
+    /// If the budget would be full only later than possible, the clock was set back: from here on the longest
+    /// wait counts from now. Without this, the wait would be cut again and again, until the clock is back
+    /// where it was.
     pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
         let longest = self.longest_wait(quota);
         if self.left(now) > longest {
@@ -52,13 +53,13 @@ impl FullAt {
         }
     }
 
-    /// Makes a charge if it fits. `QUEUE`: to be held back for the wait that was there before.
+    /// Makes a charge if it fits. `QUEUE`: it is held back for the wait that was there before.
     pub(crate) fn charge<const QUEUE: bool>(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         let charged = quota.steady().and_then(|steady| self.charge_steady(steady, quota, cost, now));
         if let Some(outcome) = charged {
             return outcome;
         }
-        // It was tried, so if this has an answer it is a denial.
+        // The charge was tried, so an answer here is a denial.
         if let Some(outcome) = self.peek_steady(quota, cost, now) {
             return outcome;
         }
@@ -71,8 +72,8 @@ impl FullAt {
         Outcome::admit(budget(quota, after), if QUEUE { ceil(before) } else { 0 })
     }
 
-    /// Makes a charge under a [steady](Quota::steady) quota if it fits, the budget does not owe and the clock was not
-    /// set back: then half of the work is not there to be done.
+    /// Makes a charge under a [steady](Quota::steady) quota if it fits, the budget does not owe and the clock
+    /// was not set back. Under these conditions, half of the work is unnecessary.
     #[inline(always)]
     pub(crate) fn charge_steady(
         &mut self,
@@ -83,9 +84,11 @@ impl FullAt {
     ) -> Option<Outcome> {
         let fill = quota.fill().micros;
         let before = self.marked().0.saturating_sub(now.as_micros());
-        // A cost above what the quota holds takes longer than it takes to fill, so it does not fit either.
+        // A cost above what the quota holds takes longer than the quota takes to fill, so it does not fit
+        // either.
         let after = before.checked_add(steady.span(cost)).filter(|after| *after <= fill)?;
-        // No clock comes near the end of the numbers; if one did, nothing would make sense, but nothing breaks.
+        // No clock comes near the largest number. If one did, the result would be meaningless, but nothing
+        // breaks.
         *self = Self::from_marked(now.as_micros().wrapping_add(after), 0);
         let (remaining, next) = steady.units(fill - after);
         let refill_micros = if after == 0 { 0 } else { next };
@@ -93,8 +96,8 @@ impl FullAt {
         Some(Outcome::admit(budget, if steady.queues { before } else { 0 }))
     }
 
-    /// What [`charge_steady`](Self::charge_steady) would say, and that it denies where it is for the cost that it makes no
-    /// charge.
+    /// What [`charge_steady`](Self::charge_steady) would answer. Where that makes no charge because of the
+    /// cost, this is a denial.
     #[inline]
     fn peek_steady(self, quota: &Quota, cost: u32, now: Timestamp) -> Option<Outcome> {
         let steady = quota.steady()?;
@@ -135,7 +138,8 @@ impl FullAt {
         self.set(after, now, after > quota.fill());
     }
 
-    /// Takes `cost` units that were admitted under another quota: up to what this one holds, if that is known.
+    /// Takes `cost` units that were admitted under another quota: up to what this one holds, if that is
+    /// known.
     pub(crate) fn press(&mut self, basis: &Basis, max: u32, cost: u32, now: Timestamp) {
         let left = self.left(now);
         let most = if max == 0 { LONGEST } else { span(basis, max).min(LONGEST).max(left) };
@@ -143,9 +147,9 @@ impl FullAt {
         self.set(after, now, self.owes() && left > Span::default());
     }
 
-    /// Whether it is whole only later than this quota takes at most, or takes to pay off all that it may owe: either it
-    /// was counted under a quota that holds more, or the clock was set back. Which of the two cannot be told, unless it is
-    /// by more than any quota is likely to hold.
+    /// Whether it is full only later than this quota takes at most, or takes to pay off all that it may owe.
+    /// Either it was counted under a quota that holds more, or the clock was set back. These two cannot be
+    /// told apart, unless the excess is more than any quota is likely to hold.
     pub(crate) fn is_beyond(self, quota: &Quota, now: Timestamp) -> bool {
         let (left, fill) = (self.left(now), quota.fill());
         left > fill
@@ -153,23 +157,24 @@ impl FullAt {
             && left.micros <= LIKELY.saturating_mul(fill.micros.saturating_add(1))
     }
 
-    /// Takes `cost` units off the wait, and at most so many microseconds.
+    /// Takes `cost` units off the wait, but at most `at_most` microseconds.
     pub(crate) fn give_back(&mut self, basis: &Basis, cost: u32, at_most: u64, now: Timestamp) {
         let left = self.left(now);
         if left == Span::default() {
-            // It stays whole, also for a clock that is set back.
+            // It stays full, even if the clock is set back.
             return;
         }
         let back = span(basis, cost).min(Span { micros: at_most, parts: 0 });
         if back >= left {
             self.set(Span::default(), now, false);
         } else {
-            // How much the quota holds is not known here. Who knows it next takes the mark away if it is paid off.
+            // How much the quota holds is unknown here. Whoever knows it next removes the mark if it is paid
+            // off.
             self.set(sub(left, back, basis.units), now, self.owes());
         }
     }
 
-    /// How long until the budget is whole, whatever the quota.
+    /// How long until the budget is full, whatever the quota.
     pub(crate) fn left(self, now: Timestamp) -> Span {
         let at = self.at();
         match at.micros.checked_sub(now.as_micros()) {
@@ -178,7 +183,7 @@ impl FullAt {
         }
     }
 
-    /// The point at which the budget is whole if `used` is used now.
+    /// The point at which the budget is full if `used` is used now.
     pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
         let mut state = Self::default();
         let wait = span_of_used(&Basis::of(quota), used);
@@ -203,7 +208,7 @@ pub(super) fn span(basis: &Basis, cost: u32) -> Span {
     Span { micros, parts: (parts % units) as u32 }
 }
 
-/// How long what is used takes to come back, rounded up.
+/// How long the used units take to come back, rounded up.
 pub(super) fn span_of_used(basis: &Basis, used: Used) -> Span {
     let parts = (used.get() * basis.micros.get() as f64).ceil();
     let units = u64::from(basis.units);
@@ -223,7 +228,7 @@ fn after(before: Span, quota: &Quota, cost: u32) -> Option<Span> {
     if after <= quota.fill() { Some(after) } else { None }
 }
 
-/// The budget that takes `wait` to be whole.
+/// The budget that takes `wait` to be full.
 fn budget(quota: &Quota, wait: Span) -> Budget {
     let units = u64::from(quota.rate_units());
     let room = sub(quota.fill(), wait, quota.rate_units());
@@ -282,12 +287,12 @@ pub(super) fn sub(a: Span, b: Span, units: u32) -> Span {
     }
 }
 
-/// The outcome of a charge that does not fit, the wait being `before`.
+/// The outcome of a charge that does not fit; the wait is `before`.
 #[cold]
 fn refuse<const QUEUE: bool>(quota: &Quota, before: Span, cost: u32) -> Outcome {
     let budget = if before > quota.fill() { debt(quota, before) } else { budget(quota, before) };
     if cost == 0 {
-        // Nothing always fits.
+        // A cost of zero always fits.
         return Outcome::admit(budget, if QUEUE { ceil(before) } else { 0 });
     }
     if cost > quota.max() {
@@ -296,13 +301,13 @@ fn refuse<const QUEUE: bool>(quota: &Quota, before: Span, cost: u32) -> Outcome 
     Outcome::deny(budget, ceil(until_fits(quota, before, cost)))
 }
 
-/// The budget that takes `wait` to be whole, which is more than a full refill.
+/// The budget that takes `wait` to be full, which is more than a full refill.
 fn debt(quota: &Quota, wait: Span) -> Budget {
     let refill_micros = ceil(until_fits(quota, wait, 1));
     Budget { limit: quota.max(), remaining: 0, reset_micros: ceil(wait), refill_micros }
 }
 
-/// How long until `cost` fits, which it does not, the wait being `before`.
+/// How long until `cost`, which does not fit now, fits; the wait is `before`.
 fn until_fits(quota: &Quota, before: Span, cost: u32) -> Span {
     let after = add(before, quota.span(cost), quota.rate_units());
     sub(after, quota.fill(), quota.rate_units())

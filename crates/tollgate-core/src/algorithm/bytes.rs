@@ -1,12 +1,12 @@
-//! A counter as bytes, for stores outside of the process.
+//! A counter as bytes, for stores outside the process.
 //!
-//! All numbers are little-endian and without a sign. First comes what the numbers mean:
+//! All numbers are little-endian and unsigned. First comes what the numbers mean:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 1 | algorithm + 5 × form, the algorithms being numbered as in [`Algorithm::ALL`] |
 //! | buckets: *m*, 1 to 7 | microseconds of the rate in lowest terms; form = (*m* − 1) + 7 × *u* |
-//! | buckets: *u*, 0 to 4 | units of the rate; none stands for one |
+//! | buckets: *u*, 0 to 4 | units of the rate; none means one |
 //! | buckets with one unit: *m*, 1 to 6 | milliseconds of the rate, if they are whole; form = 35 + (*m* − 1) |
 //! | others: 0 or 7 | period in microseconds, if form mod 5 is 4; a form of 0 to 3 is a second, minute, hour or day |
 //!
@@ -14,38 +14,38 @@
 //!
 //! | | bytes | |
 //! |---|---|---|
-//! | buckets | 7 | the microsecond at which the budget is whole, and 2⁵⁵ more if it owes |
-//! | | *u* | parts of a microsecond, so many to one as the rate has units |
+//! | buckets | 7 | the microsecond at which the budget is full, plus 2⁵⁵ if it owes |
+//! | | *u* | parts of a microsecond; as many make one as the rate has units |
 //! | fixed window | 7 | the microsecond at which the window starts |
 //! | | 1 to 4 | count |
 //! | sliding window | 6 | number of the window |
 //! | | 1 to 4, twice | count of the window before, count of this one |
 //! | sliding log | 4 | cost of all entries |
-//! | | 7 + *w*, each | moment and cost of an entry, oldest first; form ≥ 5 × (*w* − 1). Before the oldest there may be zeros, and behind the newest moments of 2⁵³ and more with a cost of zero, which are room for others |
+//! | | 7 + *w*, each | moment and cost of an entry, oldest first; form ≥ 5 × (*w* − 1). Before the oldest there may be zeros, and after the newest moments of 2⁵³ or more with a cost of zero, which reserve room for others |
 //!
-//! Of two quotas at once, both counters:
+//! For two quotas at once, both counters:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 1 | 255 |
 //! | 4 | how many bytes the first counter takes |
-//! | 4, twice | how much the quota of each holds; of the second, 0 if that is not known |
+//! | 4, twice | how much the quota of each holds; for the second, 0 if that is unknown |
 //! | 7 | the microsecond until which the second is kept |
-//! | 7 + 4, twice | of each that has a guard, as a fixed window may, when that is whole: the microsecond, and parts of one, so many to one as the quota holds; else 0. Of the second, if it is not known how much its quota holds, the microsecond at which it was put there |
+//! | 7 + 4, twice | for each that has a guard, as a fixed window may, when that is full: the microsecond, and parts of one, as many to one as the quota holds; else 0. For the second, if it is unknown how much its quota holds, the microsecond at which it was put there |
 //! | | the counter of the quota that was asked last |
 //! | | the counter of the other |
 //!
-//! Of more quotas, the same with 254 in front, and after the guards:
+//! For more quotas, the same with 254 in front, and after the guards:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 4 | how many bytes the second counter takes |
-//! | 4, twice | how much the loosest of all quotas holds, and how much more than that was used |
+//! | 4, twice | how much the loosest of all quotas holds, and how much was used beyond that |
 //! | 7 | the microsecond until which that is kept |
 //!
 //! and at the end the counter of that one, a token bucket.
 //!
-//! Most counters are 12 bytes or less, which is what the smallest of strings takes in Redis.
+//! Most counters are 12 bytes or less, which is what the smallest string takes in Redis.
 
 use std::num::NonZeroU64;
 
@@ -59,43 +59,44 @@ use super::{
 use crate::quota::Span;
 use crate::{Algorithm, DAY, HOUR, MINUTE, Quota, SECOND};
 
-/// The periods that have a form of their own.
+/// The periods that have their own form.
 const PERIODS: [u64; 4] =
     [SECOND.as_micros() as u64, MINUTE.as_micros() as u64, HOUR.as_micros() as u64, DAY.as_micros() as u64];
 /// The form of a period that is written out.
 const WRITTEN_OUT: usize = PERIODS.len();
 const PERIOD_FORMS: usize = WRITTEN_OUT + 1;
 const ALGORITHMS: usize = Algorithm::ALL.len();
-/// The first form of a rate of one unit in so many milliseconds.
+/// The first form for a rate of one unit per whole number of milliseconds.
 const MILLIS: usize = 35;
-/// No moment is as late as that: they are exact in floating point.
+/// No moment is as late as this: moments are exact in floating point.
 const END: u64 = 1 << 53;
-/// What the bytes of two counters begin with. No counter by itself does.
+/// The first byte of two counters. No single counter begins with it.
 const TWO: u8 = u8::MAX;
-/// And those of more.
+/// The first byte of more than two counters.
 const MORE: u8 = TWO - 1;
-/// How wide the length of a counter is.
+/// The width of a counter's length.
 const LENGTH: usize = 4;
-/// How wide it is how much a quota holds.
+/// The width of how much a quota holds.
 const MAX: usize = 4;
-/// Added to the moment at which a budget is whole that owes: the last bit of a moment's bytes.
+/// Added to the moment at which a budget that owes is full: the last bit of a moment's bytes.
 const OWES: u64 = 1 << 55;
-/// How wide a moment is.
+/// The width of a moment.
 const MOMENT: usize = 7;
-/// How wide the number of a window is: enough for windows of a millisecond.
+/// The width of a window's number: enough for windows of a millisecond.
 const INDEX: usize = 6;
-/// How wide the cost of a whole log is.
+/// The width of the cost of a whole log.
 const TOTAL: usize = 4;
 
 impl Counter {
-    /// What the bytes of a counter begin with that was counted under this quota. A counter that begins so need
-    /// not be re-read for the quota.
+    /// The leading bytes of a counter that was counted under this quota.
+    ///
+    /// A counter that begins with them need not be re-read for the quota.
     ///
     /// ```
     /// use tollgate_core::algorithm::Counter;
     /// use tollgate_core::Quota;
     ///
-    /// // The rate, and not the burst: a counter of the one is a counter of the other.
+    /// // The rate matters, not the burst: a counter of the one is a counter of the other.
     /// let head = Counter::head(&Quota::per_minute(100));
     /// assert_eq!(head, Counter::head(&Quota::per_minute(100).burst(500)));
     /// assert_ne!(head, Counter::head(&Quota::per_minute(101)));
@@ -120,7 +121,7 @@ impl Counter {
         write(&mut bytes, beside.other.max.into(), MAX);
         write(&mut bytes, beside.until, MOMENT);
         let others_guard = if beside.other.max == 0 {
-            // It has none.
+            // There is no guard.
             Span { micros: beside.since, parts: 0 }
         } else {
             beside.other.guard.0.at()
@@ -144,7 +145,7 @@ impl Counter {
         bytes
     }
 
-    /// The counter that these are the bytes of; `None` if they are of none.
+    /// The counter with these bytes; `None` if they are not those of a counter.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         match bytes {
@@ -189,7 +190,7 @@ fn plain(basis: &Basis, state: &State) -> Vec<u8> {
     bytes
 }
 
-/// `more`: whether they are more than two.
+/// `more`: whether there are more than two.
 fn read_several(mut rest: &[u8], more: bool) -> Option<Counter> {
     let length = read(&mut rest, LENGTH)? as usize;
     let (max, others_max) = (read(&mut rest, MAX)? as u32, read(&mut rest, MAX)? as u32);
@@ -217,7 +218,7 @@ fn read_several(mut rest: &[u8], more: bool) -> Option<Counter> {
         None => (rest, None),
     };
     let (own, other) = (read_plain(own)?, read_plain(other)?);
-    // Only windows have guards.
+    // Only fixed windows have guards.
     for (guard, counter) in [(guard, &own), (others_guard, &other)] {
         if !guard.is_none() && counter.basis.algorithm != Algorithm::FixedWindow {
             return None;
@@ -358,7 +359,7 @@ fn read_log(mut rest: &[u8], costs: usize) -> Option<State> {
     (log.total() == total && in_order && in_time).then_some(State::SlidingLog(log))
 }
 
-/// How many bytes a number takes, which is at least one.
+/// How many bytes a number takes; at least one.
 fn width(number: u64) -> usize {
     (64 - number.leading_zeros()).div_ceil(8).max(1) as usize
 }

@@ -1,4 +1,4 @@
-//! A counter that is asked under another quota than before.
+//! A counter that is asked under a different quota than before.
 
 use super::beside::{Beside, Side};
 use super::counter::State;
@@ -8,15 +8,15 @@ use crate::decision::Budget;
 use crate::{Algorithm, Outcome, Quota, Retry, Timestamp};
 
 impl Counter {
-    /// Whether it can be asked under this quota as it is.
+    /// Whether it can be asked under this quota without a change.
     pub(crate) fn is_under(&self, quota: &Quota, now: Timestamp) -> bool {
         self.beside.is_none() && self.basis == Basis::of(quota) && !self.state.is_beyond(quota, now)
     }
 
-    /// Brings the counter to a quota, and keeps beside what there was.
+    /// Brings the counter to a quota, and keeps beside it what was there.
     ///
-    /// Returns what was beside and matters no more, if nothing else has changed: a denial changes nothing, and so whoever
-    /// denies puts it back. (A store may deny without asking the counter.)
+    /// If nothing else has changed, it returns what was kept beside and no longer matters. A denial changes
+    /// nothing, so a caller that denies puts it back. (A store may deny without asking the counter.)
     pub(super) fn bring(&mut self, quota: &Quota, now: Timestamp) -> Option<Box<Beside>> {
         if self.is_under(quota, now) {
             return None;
@@ -26,8 +26,9 @@ impl Counter {
         let own = self.basis == basis;
         match self.beside.take() {
             None if own => {
-                // Counted under a larger quota of the same rate, or by a clock that was set back. Which of them cannot be
-                // told, and need not be: if nobody asks under a larger one, what is kept for it is not asked either.
+                // It was counted under a larger quota of the same rate, or by a clock that was set back.
+                // These cannot be told apart, and need not be: if nobody asks under a larger quota, what is
+                // kept for it is not asked either.
                 if self.state.is_beyond(quota, now) {
                     forgotten = None;
                     self.put_beside(quota, self.state.clone(), None, now);
@@ -72,12 +73,13 @@ impl Counter {
         forgotten
     }
 
-    /// Drops what no longer counts, where the counter changes anyway: it must not come back with a clock that is set back.
+    /// Drops what no longer counts, where the counter changes anyway: it must not come back if the clock is
+    /// set back.
     fn move_to(&mut self, now: Timestamp) {
         self.state.move_to(&self.basis, now);
     }
 
-    /// Drops the state of a quota that nobody is expected to ask under any more, and returns it.
+    /// Drops and returns the state of a quota that nobody is expected to ask under any more.
     pub(super) fn forget_the_other(&mut self, now: Timestamp) -> Option<Box<Beside>> {
         let beside = self.beside.as_mut()?;
         beside.settle_clock(&self.basis, now);
@@ -85,7 +87,7 @@ impl Counter {
         self.beside.take_if(|beside| beside.matters_until() <= now.as_micros())
     }
 
-    /// Sees to it that nothing is kept for longer because the clock was set back.
+    /// Ensures that nothing is kept for longer because the clock was set back.
     pub(crate) fn settle_clock(&mut self, now: Timestamp) {
         if let Some(beside) = &mut self.beside {
             beside.settle_clock(&self.basis, now);
@@ -96,22 +98,23 @@ impl Counter {
         }
     }
 
-    /// Whether anything of the state counts. What has expired may have been dropped; it must not matter whether it was.
+    /// Whether anything in the state counts. What has expired may have been dropped, and that must make no
+    /// difference.
     fn counts(&self, now: Timestamp) -> bool {
         self.state.counts_until(&self.basis) > now.as_micros()
     }
 
-    /// How much is used by the state.
+    /// How much the state uses.
     pub(super) fn used(&self, now: Timestamp) -> Used {
         if self.counts(now) { self.state.used(&self.basis, now) } else { Used::default() }
     }
 
-    /// The state under a quota that is none of those that are counted.
+    /// The state under a quota that is none of those being counted.
     fn under(&self, quota: &Quota, beside: Option<&Beside>, now: Timestamp) -> State {
         let counts = self.counts(now);
         match (&self.state, beside) {
-            // The moments of a log mean the same, whatever the period. But what has left by the old one has left:
-            // it may have been dropped, and it must not matter whether it was.
+            // The moments of a log mean the same, whatever the period. But what has left by the old period
+            // has left: it may have been dropped, and that must make no difference.
             (State::SlidingLog(log), None) if counts && quota.algorithm() == Algorithm::SlidingLog => {
                 let mut log = log.clone();
                 log.move_to(self.basis.period(), now);
@@ -125,8 +128,8 @@ impl Counter {
         }
     }
 
-    /// Takes this state for a quota, and puts beside what there was, if it may still matter. `before`: what was beside
-    /// until now.
+    /// Uses `state` for a quota, and keeps beside it what there was, if it may still matter. `before` is what
+    /// was beside until now.
     fn put_beside(&mut self, quota: &Quota, state: State, before: Option<Box<Beside>>, now: Timestamp) {
         let basis = Basis::of(quota);
         let old = Side {
@@ -152,7 +155,7 @@ impl Counter {
         }
     }
 
-    /// Sees to it that a fixed window has a guard, as soon as both quotas are known; whether it was given one.
+    /// Gives a fixed window its guard, as soon as both quotas are known; returns whether it did.
     fn set_guard(&mut self, now: Timestamp) -> bool {
         let (State::FixedWindow(window), Some(beside)) = (&self.state, &mut self.beside) else {
             return false;
@@ -165,18 +168,19 @@ impl Counter {
         due
     }
 
-    /// What is beside, if that is to be asked as well.
+    /// What is beside, if it has to be asked as well.
     pub(super) fn guard(&self) -> Option<&Beside> {
         self.beside.as_deref().filter(|beside| !beside.guard.is_none())
     }
 
-    /// What a fixed window says that has a guard: to a cost that fits the window, and either the guard or the other quota.
+    /// What a fixed window with a guard answers: a cost has to fit the window, and either the guard or the
+    /// other quota.
     pub(super) fn guarded(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         let (State::FixedWindow(window), Some(beside)) = (&self.state, self.guard()) else {
             return self.state.peek(quota, cost, now);
         };
         let other = beside.other.quota();
-        // Then there is only the window.
+        // After that only the window counts.
         let forgotten = beside.matters_until().saturating_sub(now.as_micros());
         let wait = |cost: u32| {
             let guarded = beside.guard.wait(&self.basis, quota.max(), cost, now);

@@ -6,10 +6,10 @@ use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 
 /// One key's count under one rule.
 ///
-/// A counter can be asked under any quota. If it is another one than before, what was used stays
-/// used, up to what the new quota can hold, and comes back at the new quota's pace. So a raised limit
-/// helps at once, a lowered one bites at once, and nobody is locked out for longer than the new
-/// quota's [full refill](Quota::full_refill).
+/// A counter can be asked under any quota. If it is a different one than before, what was used stays used, up
+/// to what the new quota can hold, and comes back at the new quota's pace. So a raised limit helps
+/// immediately, a lowered one bites immediately, and nobody is locked out for longer than the new quota's
+/// [full refill](Quota::full_refill).
 ///
 /// ```
 /// use tollgate_core::algorithm::Counter;
@@ -24,9 +24,10 @@ use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 /// assert_eq!(raised.remaining(), 100 - 10 - 1);
 /// ```
 ///
-/// Several quotas may be in use at once, as when not everybody has learnt of a change, or a caller's tier is now this and now
-/// that. Then two of them are counted, whichever is asked, and together they admit no more than the looser of them: what the
-/// larger holds, and what comes back under the faster. Of three and more, all together admit no more than the loosest.
+/// Several quotas may be in use at once, as when not everybody has learnt of a change, or when a caller's
+/// tier switches back and forth. Then two of them are counted, whichever is asked. Together they admit no
+/// more than the looser of them: what the larger holds, plus what comes back under the faster. Three or more
+/// together admit no more than the loosest.
 ///
 /// ```
 /// use tollgate_core::algorithm::Counter;
@@ -44,7 +45,7 @@ use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 pub struct Counter {
     pub(super) basis: Basis,
     pub(crate) state: State,
-    /// What there is of another quota. Most counters have nothing of the kind.
+    /// What is kept for another quota. Most counters have none.
     pub(super) beside: Option<Box<Beside>>,
 }
 
@@ -71,7 +72,7 @@ impl Counter {
     /// Takes `cost` if it fits.
     pub fn charge(&mut self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         if quota.max() == 0 {
-            // A quota that makes no sense admits nothing, and is not worth forgetting the count for.
+            // An invalid quota admits nothing, and is not worth forgetting the count for.
             return self.peek(quota, cost, now);
         }
         let forgotten = self.bring(quota, now);
@@ -95,11 +96,11 @@ impl Counter {
             self.beside = forgotten;
             return outcome;
         }
-        // What is left is what the others leave.
+        // What remains is what the others leave.
         if self.is_limited() { self.limited(quota, 0, now).with_verdict_of(outcome) } else { outcome }
     }
 
-    /// What [`charge`](Self::charge) would say.
+    /// What [`charge`](Self::charge) would answer.
     #[inline]
     #[must_use]
     pub fn peek(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
@@ -132,7 +133,7 @@ impl Counter {
     /// assert_eq!(wait.as_millis(), 31 * 600);
     /// ```
     pub fn debit(&mut self, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-        // A quota that makes no sense is none to count under, and nothing is nothing.
+        // An invalid quota cannot be counted under, and a cost of zero changes nothing.
         if quota.max() == 0 || cost == 0 {
             return;
         }
@@ -147,7 +148,7 @@ impl Counter {
         self.press(cost, now);
     }
 
-    /// Gives back, see [`Refund`](crate::Refund).
+    /// Gives back what was taken; see [`Refund`](crate::Refund).
     pub fn refund(&mut self, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
         self.forget_the_other(now);
         let before = self.state.window_count(&self.basis, now);
@@ -162,8 +163,9 @@ impl Counter {
         }
     }
 
-    /// Brings the counter to a quota and a time, as a denied charge does: a changed quota, or a clock that was
-    /// set back, counts from the first answer that it was part of.
+    /// Brings the counter to a quota and a time, as a denied charge does.
+    ///
+    /// So a changed quota, or a clock that was set back, counts from the first answer that it was part of.
     pub fn settle(&mut self, quota: &Quota, now: Timestamp) {
         if quota.max() == 0 {
             return;
@@ -175,7 +177,7 @@ impl Counter {
         }
     }
 
-    /// When the counter is no different from that of a key that was never charged.
+    /// When the counter no longer differs from that of a key that was never charged.
     #[must_use]
     pub fn expires_at(&self) -> Timestamp {
         Timestamp::from_micros(match &self.beside {
@@ -184,7 +186,7 @@ impl Counter {
         })
     }
 
-    /// Whether there are two quotas at once.
+    /// Whether two quotas are in use at once.
     pub(crate) const fn is_of_two(&self) -> bool {
         self.beside.is_some()
     }
@@ -194,19 +196,19 @@ impl Counter {
         self.beside.as_ref().map(|beside| self.basis.quota(beside.max))
     }
 
-    /// What share of the budget is used if there are two quotas, [`PRESSED`] being all of it: the larger share. Of one
-    /// alone it is not known how much it holds.
+    /// The share of the budget that is used if there are two quotas, [`PRESSED`] being all of it: the larger
+    /// share. With only one quota, it is unknown how much that holds.
     pub(crate) fn pressure(&self, now: Timestamp) -> u32 {
         let Some(beside) = &self.beside else { return 0 };
         let other = &beside.other;
-        // Of a quota that is not known nothing is known but that somebody was in need of more.
+        // Nothing is known about an unknown quota, except that somebody needed more.
         let others = if other.max == 0 { PRESSED } else { other.used(now).pressure(other.max) };
         let all = beside.loosest.as_ref().map(|loosest| &loosest.side);
         let all = all.map_or(0, |side| side.used(now).pressure(side.max));
         self.state.used(&self.basis, now).pressure(beside.max).max(others).max(all)
     }
 
-    /// Counts for the other quota what was admitted under the one that was asked.
+    /// Counts for the other quota what was admitted under the quota that was asked.
     fn press(&mut self, cost: u32, now: Timestamp) {
         if let Some(beside) = &mut self.beside {
             beside.press(&self.basis, cost, now);
@@ -260,7 +262,7 @@ impl State {
     /// Drops what no longer counts.
     pub(super) fn move_to(&mut self, basis: &Basis, now: Timestamp) {
         match self {
-            // Of a bucket there is nothing that could be dropped.
+            // A bucket has nothing that could be dropped.
             Self::TokenBucket(_) | Self::LeakyBucket(_) => {}
             Self::FixedWindow(state) => state.move_to(basis.period(), now),
             Self::SlidingWindow(state) => state.move_to(basis.period(), now),
@@ -268,7 +270,7 @@ impl State {
         }
     }
 
-    /// Until when anything of it counts.
+    /// Until when anything in it counts.
     pub(super) fn counts_until(&self, basis: &Basis) -> u64 {
         match self {
             Self::TokenBucket(state) => state.counts_until(basis),
@@ -279,7 +281,8 @@ impl State {
         }
     }
 
-    /// Counts what was admitted under another quota. `max`: how much its own holds, or zero if that is not known.
+    /// Counts what was admitted under another quota. `max` is how much its own holds, or zero if that is
+    /// unknown.
     pub(super) fn press(&mut self, basis: &Basis, max: u32, cost: u32, now: Timestamp) {
         match self {
             Self::TokenBucket(state) => state.press(basis, max, cost, now),
@@ -300,7 +303,7 @@ impl State {
         }
     }
 
-    /// What a fixed window counts.
+    /// The count of a fixed window.
     pub(super) fn window_count(&self, basis: &Basis, now: Timestamp) -> u32 {
         if let Self::FixedWindow(state) = self { state.used(basis, now).ceil() } else { 0 }
     }
@@ -315,16 +318,16 @@ impl State {
         }
     }
 
-    /// Remembers that the clock was set back, and nothing else.
+    /// Remembers that the clock was set back, and changes nothing else.
     pub(super) fn settle_clock(&mut self, quota: &Quota, now: Timestamp) {
         match self {
-            // It would drop what has left as well.
+            // Settling would also drop entries that have left.
             Self::SlidingLog(state) if !state.is_ahead_of(now) => {}
             _ => self.settle(quota, now),
         }
     }
 
-    /// Whether it is a bucket that is whole only later than this quota takes at most.
+    /// Whether it is a bucket that is full only later than this quota takes at most.
     pub(crate) fn is_beyond(&self, quota: &Quota, now: Timestamp) -> bool {
         match self {
             Self::TokenBucket(token_bucket::State(full_at))

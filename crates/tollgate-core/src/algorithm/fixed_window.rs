@@ -1,13 +1,14 @@
-//! The fixed window: a counter that starts anew at each multiple of the period since the Unix epoch.
+//! The fixed window: a counter that restarts at each multiple of the period since the Unix epoch.
 //!
-//! At most the limit passes in each window, and up to twice as much around the edge of two.
+//! At most the limit is admitted in each window, and up to twice as much around the edge between two.
 
 use super::{Basis, Used};
 use crate::decision::Budget;
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
-/// The window that was counted last, and its count. (After the clock was set back it starts then, and not at a
-/// multiple of the period.)
+/// The window that was counted last, and its count.
+///
+/// After the clock was set back, the window starts at that moment, and not at a multiple of the period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Where the window starts, in microseconds.
@@ -27,7 +28,7 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
     Outcome::admit(state.budget(quota, now), 0)
 }
 
-/// What [`charge`] would say.
+/// What [`charge`] would answer.
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     state.at(quota.period_micros(), now).outcome(quota, cost, now)
@@ -49,10 +50,11 @@ const fn window(period: u64, now: Timestamp) -> u64 {
 }
 
 impl State {
-    /// The state as of now: a window that is over counts nothing. One that is yet to come means that
-    /// the clock was set back; its count is kept for a whole period from now, and not only to the end
-    /// of the window that now is in again: else it would be forgotten as soon as the clock passes the
-    /// window's edge a second time. If it counts nothing, nothing is kept.
+    /// The state as of now: a window that is over counts nothing.
+    ///
+    /// A window that is yet to come means that the clock was set back. Its count is kept for a full period
+    /// from now, and not only to the end of the window that now is in again: otherwise it would be forgotten
+    /// as soon as the clock passes the window's edge a second time. A count of zero is not kept.
     #[inline]
     fn at(self, period: u64, now: Timestamp) -> Self {
         let micros = now.as_micros();
@@ -81,8 +83,8 @@ impl State {
             limit: quota.max(),
             remaining: quota.max().saturating_sub(self.count),
             reset_micros: wait,
-            // Beyond the limit, which is where a debit or a shrunken quota may leave the count, the window's
-            // end is still when something comes back.
+            // A debit or a shrunken quota may leave the count beyond the limit. Even then something comes
+            // back at the window's end.
             refill_micros: wait,
         }
     }
@@ -108,7 +110,7 @@ impl State {
         *self = Self { count: current.count.saturating_add(cost), ..current };
     }
 
-    /// Moves on to the window that is now.
+    /// Moves on to the current window.
     pub(crate) fn move_to(&mut self, period: u64, now: Timestamp) {
         *self = self.at(period, now);
     }
@@ -122,7 +124,8 @@ impl State {
         Used::units(u64::from(self.at(basis.period(), now).count))
     }
 
-    /// How much is used if the window before has passed all that it may, in its last moment: of what comes back steadily.
+    /// How much is used, as a bucket counts, if the window before admitted all that it may in its last
+    /// moment.
     pub(crate) fn used_twice(&self, basis: &Basis, limit: u32, now: Timestamp) -> Used {
         let State { start, count } = self.at(basis.period(), now);
         let left = start.saturating_add(basis.period()) - now.as_micros();

@@ -5,20 +5,21 @@ use super::{Basis, Used, bucket};
 use crate::quota::Span;
 use crate::{Algorithm, Timestamp};
 
-/// What a fixed window may pass while another quota is in use on the same key.
+/// What a fixed window may admit while another quota is in use on the same key.
 ///
-/// At its edge a window forgets all that was admitted, be it a moment ago and under another quota. With a bucket beside
-/// it, which is at its brim and cannot count what the window passes, both together would pass twice what each allows,
-/// in window after window. So a window is also counted as a bucket that holds twice the limit, which is what a window by
-/// itself passes around an edge, and in which the limit comes back in a period. Where that has no room, the window
-/// passes only what the other quota would pass as well.
+/// At its edge a window forgets everything that was admitted, even if that was a moment ago and under another
+/// quota. Combined with a bucket that is used up and cannot count what the window admits, both together would
+/// admit twice what each allows, in window after window. So a window is also counted as a bucket. It holds
+/// twice the limit, which is what a window by itself admits around an edge, and the limit comes back in a
+/// period. If the bucket has no room, the window admits only what the other quota would admit as well.
 ///
-/// There is none until both quotas are known; then it begins as if the window before had passed all that it may.
+/// There is no guard until both quotas are known. Then it begins as if the window before had admitted all
+/// that it may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Guard(pub(super) FullAt);
 
-/// The rate at which a window's limit comes back, not in lowest terms: its parts of a microsecond are as many to one as
-/// the limit.
+/// The rate at which a window's limit comes back, not in lowest terms: as many parts make a microsecond as
+/// the limit has units.
 const fn rate(window: &Basis, limit: u32) -> Basis {
     Basis { algorithm: Algorithm::TokenBucket, units: limit, micros: window.micros }
 }
@@ -32,7 +33,7 @@ impl Guard {
         self.0.marked().0 == 0
     }
 
-    /// One of which so much is used.
+    /// A guard of which `used` is used.
     pub(super) fn seed(window: &Basis, limit: u32, used: Used, now: Timestamp) -> Self {
         let mut full_at = FullAt::default();
         full_at.set(bucket::span_of_used(&rate(window, limit), used).min(fill(window)), now, false);
@@ -43,7 +44,7 @@ impl Guard {
         self.0.left(now).min(fill(window))
     }
 
-    /// Remembers that the clock was set back: if it is whole only later than it can be, it is counted from now.
+    /// Remembers that the clock was set back: if it is full only later than possible, it is counted from now.
     pub(super) fn settle(&mut self, window: &Basis, now: Timestamp) {
         if self.0.left(now) > fill(window) {
             self.0.set(fill(window), now, false);

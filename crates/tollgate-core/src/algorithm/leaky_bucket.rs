@@ -1,14 +1,14 @@
 //! The leaky bucket: a queue that drains steadily.
 //!
-//! Departures are never closer than 1/rate (to the microsecond), and the queue holds at most its
-//! capacity, the one that leaves at once included. An admitted charge carries a delay: how long to
-//! hold the request back until it is its turn.
+//! Departures are never closer than 1/rate (to the microsecond), and the queue holds at most its capacity,
+//! including the one that leaves immediately. An admitted charge carries a delay: how long to hold the
+//! request back until it is its turn.
 
 use super::full_at::FullAt;
 use super::{Basis, Used, bucket};
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
-/// When the queue is empty, and the next one could leave at once.
+/// When the queue is empty, so that the next one could leave immediately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State(pub(crate) FullAt);
 
@@ -18,7 +18,7 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
     state.0.charge::<true>(quota, cost, now)
 }
 
-/// What [`charge`] would say.
+/// What [`charge`] would answer.
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     state.0.peek::<true>(quota, cost, now)
@@ -26,19 +26,20 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 
 /// Takes `cost` places at the end of the queue, whether or not they are free.
 ///
-/// What was taken beyond the queue's capacity drains at the same pace, and nobody gets in line before it has. It is at most
-/// as much as the queue holds.
+/// What was taken beyond the queue's capacity drains at the same pace, and nobody gets in line before it has
+/// drained. It is at most as much as the queue holds.
 pub fn debit(state: &mut State, quota: &Quota, cost: u32, _: Option<Receipt>, now: Timestamp) {
     state.0.debit(quota, cost, now);
 }
 
 /// Gives up a place in the queue.
 ///
-/// Only the last in line can: if others queue behind it, they have been told when to leave, and
-/// somebody new in the freed place would leave too close to them. So nothing happens without a
-/// receipt, nor with one that is not of the last charge.
+/// Only the last in line can: if others queue behind it, they already know when to leave, and a newcomer in
+/// the freed place would leave too close to them. So nothing happens without a receipt, nor with one that is
+/// not for the last charge.
 ///
-/// Nor does one that has left give all of it up: the next one still has to keep its distance, so one unit stays.
+/// A request that has left does not give up all of it either: the next one still has to keep its distance, so
+/// one unit stays taken.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
     state.refund(&Basis::of(quota), cost, receipt, now);
 }

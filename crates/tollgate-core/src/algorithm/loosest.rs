@@ -1,13 +1,14 @@
 //! More than two quotas at once on one key.
 //!
-//! Only two are counted each by itself. A quota that was dropped for another and is asked again begins with what is known of
-//! those two, and so three that are asked in turn would have the largest of them begin anew in each round. Hence, from the
-//! third on, all that is admitted counts in one bucket as well, and has to fit there: as large as the largest of them, and
-//! as fast as the fastest.
+//! Only two quotas are counted individually. A quota that was dropped for another and is asked again begins
+//! with what is known from those two. So if three were asked in turn, the largest of them would start again
+//! in each round. Hence, from the third on, everything that is admitted also counts in one bucket and has to
+//! fit there. It is as large as the largest of them, and as fast as the fastest.
 //!
-//! Of what it has counted, that bucket denies nobody whom the states of all quotas would admit, if there were one of each: none
-//! of them ever has more room. What came before it is taken to be the most that it may have been. And nobody has to wait there
-//! for longer than the quota that is asked takes to be whole, since that is not faster.
+//! By what it has counted, that bucket denies nobody whom the states of all quotas would admit, if there were
+//! one for each: none of them ever has more room. What came before it is assumed to be the most that it may
+//! have been. And nobody has to wait there for longer than the quota that is asked takes to be full, since
+//! that quota is not faster.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use super::{Basis, Counter, Used};
 use crate::decision::Budget;
 use crate::{Algorithm, Outcome, Quota, Timestamp};
 
-/// How much a quota passes at once, at most. A window passes what it holds twice, around its edge.
+/// How much a quota admits at once, at most. Around its edge, a window admits twice what it holds.
 const fn most_at_once(quota: &Quota) -> u32 {
     match quota.algorithm() {
         Algorithm::FixedWindow | Algorithm::SlidingWindow => quota.max().saturating_mul(2),
@@ -27,12 +28,12 @@ const fn most_at_once(quota: &Quota) -> u32 {
     }
 }
 
-/// The bucket as fast as a quota.
+/// A bucket as fast as a quota.
 const fn as_fast_as(quota: &Quota) -> Basis {
     Basis { algorithm: Algorithm::TokenBucket, units: quota.rate_units(), micros: quota.rate_micros() }
 }
 
-/// How long it takes for all that a quota passes at once to come back.
+/// How long everything that a quota admits at once takes to come back.
 const fn longest_refill(quota: &Quota) -> Duration {
     let refill = quota.full_refill();
     if matches!(quota.algorithm(), Algorithm::FixedWindow) { refill.saturating_mul(2) } else { refill }
@@ -43,19 +44,19 @@ fn is_faster(one: &Basis, other: &Basis) -> bool {
     product(one, other) > product(other, one)
 }
 
-/// A bucket that none of the quotas that were asked of late passes more than.
+/// A bucket that admits at least as much as any of the quotas that were asked recently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loosest {
     pub(super) side: Side,
-    /// What was used above what it holds, under a quota that nobody has asked since another came: how much that holds is not
-    /// known until somebody does.
+    /// What was used beyond what it holds, under a quota that nobody has asked since another came. How much
+    /// that quota holds is unknown until somebody asks.
     pub(super) excess: u32,
-    /// From when on all quotas are whole under which anything was admitted.
+    /// The time from which all quotas under which anything was admitted are full.
     pub(super) until: u64,
 }
 
 impl Loosest {
-    /// One as loose as a quota, of which so much is used.
+    /// A bucket as loose as `quota`, of which `used` is used.
     fn of(quota: &Quota, used: Used, now: Timestamp) -> Self {
         let (basis, max) = (as_fast_as(quota), most_at_once(quota));
         let side =
@@ -64,7 +65,7 @@ impl Loosest {
         Self { side, excess: used.ceil().saturating_sub(max), until }
     }
 
-    /// Makes it as loose as a quota, if it is not. What is used stays used.
+    /// Makes it at least as loose as a quota. What is used stays used.
     pub(super) fn loosen(&mut self, quota: &Quota, now: Timestamp) {
         let (Self { side, excess, .. }, basis) = (self, as_fast_as(quota));
         let (more, faster) = (most_at_once(quota).saturating_sub(side.max), is_faster(&basis, &side.basis));
@@ -86,7 +87,7 @@ impl Loosest {
         self.until = self.until.max(now.saturating_add(longest_refill(quota)).as_micros());
     }
 
-    /// From when on it denies nobody.
+    /// The time from which it denies nobody.
     pub(super) fn matters_until(&self) -> u64 {
         if self.excess > 0 {
             return self.until;
@@ -94,7 +95,7 @@ impl Loosest {
         self.until.min(self.side.state.counts_until(&self.side.basis))
     }
 
-    /// How long until so much fits, in microseconds.
+    /// How long until `cost` fits, in microseconds.
     fn wait(&self, cost: u32, now: Timestamp) -> u64 {
         let wait = wait_of(&self.side.state.peek(&self.side.quota(), cost, now));
         wait.unwrap_or(u64::MAX).min(self.until.saturating_sub(now.as_micros()))
@@ -107,8 +108,8 @@ impl Loosest {
 }
 
 impl Beside {
-    /// Whether a quota of the other's rate is not the other, but one that holds more or less: of more than that holds, the
-    /// state knows nothing, or will not.
+    /// Whether a quota of the other's rate is not the other, but one that holds more or less. The state does
+    /// not know, or will not know, what was used beyond what it holds.
     pub(super) fn is_another(&self, quota: &Quota, now: Timestamp) -> bool {
         match self.other.max {
             0 => self.other.state.is_beyond(quota, now) || self.other.used(now).ceil() > quota.max(),
@@ -124,7 +125,7 @@ impl Counter {
             return;
         }
         let own = match &self.state {
-            // What it has passed before its edge counts as well.
+            // What it admitted before its edge counts as well.
             State::FixedWindow(window) => window.used_twice(&self.basis, beside.max, now),
             _ => self.used(now),
         };
@@ -135,22 +136,23 @@ impl Counter {
             _ => beside.other.used(now),
         };
         let mut loosest = Loosest::of(&self.basis.quota(beside.max), own.or_more(other), now);
-        // A fixed window may have passed as much before its edge, which takes another period.
+        // A fixed window may have admitted as much before its edge, which takes another period.
         let edge = match beside.other.basis.algorithm {
             Algorithm::FixedWindow => beside.other.basis.period(),
             _ => 0,
         };
-        // Of one that is not known, all counts that was admitted since, and so its state may say more than it ever holds.
+        // For a quota that is not known, everything that was admitted since counts, so its state may exceed
+        // what the quota ever holds.
         let others_end = if beside.other.max == 0 { beside.until } else { beside.other.until(now) };
         loosest.until = loosest.until.max(others_end.saturating_add(edge));
-        // Else nobody has asked under it since, and if somebody does, it is known then.
+        // Otherwise nobody has asked under it since; if somebody does, it is known then.
         if beside.other.max > 0 {
             loosest.loosen(&beside.other.quota(), now);
         }
         beside.loosest = Some(loosest);
     }
 
-    /// Whether something else than the state has a say.
+    /// Whether anything besides the state limits charges.
     pub(super) fn is_limited(&self) -> bool {
         self.guard().is_some() || self.loosest().is_some()
     }
@@ -159,7 +161,7 @@ impl Counter {
         self.beside.as_ref()?.loosest.as_ref()
     }
 
-    /// What is said to a cost that has to fit the state, and whatever else has a say.
+    /// The answer for a cost that has to fit the state and whatever else limits charges.
     pub(super) fn limited(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
         let own = |cost: u32| self.guarded(quota, cost, now);
         let Some(loosest) = self.loosest() else { return own(cost) };

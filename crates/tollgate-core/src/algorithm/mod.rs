@@ -1,25 +1,26 @@
 //! The five algorithms, as functions of a state, a quota, a cost and the time.
 //!
-//! There is no clock here, no I/O, and no allocation but for the log's entries. Each algorithm is a
-//! module with a `State` and four functions:
+//! There is no clock here, no I/O, and no allocation except for the log's entries. Each algorithm is a module
+//! with a `State` and four functions:
 //!
-//! - `charge` takes the cost if it fits and says so; a denial takes nothing;
-//! - `peek` says what `charge` would, and changes nothing;
+//! - `charge` takes the cost if it fits, and reports whether it did; a denial takes nothing;
+//! - `peek` answers what `charge` would, and changes nothing;
 //! - `refund` gives back what was taken;
 //! - `debit` takes the cost whether or not it fits.
 //!
-//! What was debited beyond the quota is a debt, which is paid off at the quota's pace; until then nothing remains, and
-//! nothing is admitted. So it does not matter in which order costs are charged, debited and given back. The count of a
-//! window or a log is then above its limit, and leaves with the window or the period. A bucket owes at most as much
-//! as it holds: nobody is locked out for longer than two full refills, and what is beyond is forgiven. So is all debt
-//! when the algorithm, the rate of a bucket or the period of a window changes.
+//! What was debited beyond the quota is a debt, which is paid off at the quota's pace. Until then nothing
+//! remains, and nothing is admitted. So it does not matter in which order costs are charged, debited and
+//! given back. The count of a window or a log is then above its limit, and leaves with the window or the
+//! period. A bucket owes at most as much as it holds: nobody is locked out for longer than two full refills,
+//! and anything beyond that is forgiven. All debt is also forgiven when the algorithm, the rate of a bucket
+//! or the period of a window changes.
 //!
-//! A state's default is that of a key that was never charged. All decisions are made on integers, so a
-//! wait that is announced is exact to the microsecond: waiting that long succeeds if nobody else
-//! came, and one microsecond less fails.
+//! A state's default is that of a key that was never charged. All decisions are made on integers, so an
+//! announced wait is exact to the microsecond: waiting that long succeeds if nobody else came, and one
+//! microsecond less fails.
 //!
-//! A [`Counter`] is one of the five together with the quota it was counted under, for a quota that
-//! changes; or several of them, while several quotas are in use at once.
+//! A [`Counter`] is one of the five together with the quota it was counted under, for a quota that changes;
+//! or several of them, while several quotas are in use at once.
 //!
 //! ```
 //! use tollgate_core::algorithm::token_bucket;

@@ -5,8 +5,8 @@ use crate::{Charge, Decision, Outcome, Timestamp};
 
 /// Makes all charges of a request, or none.
 ///
-/// `places` says for each charge which of the counters is its own. A counter that is charged twice is charged
-/// the sum. This is what a store does that holds its counters as [`Counter`]s.
+/// `places` gives the index of the counter for each charge. A counter that is charged twice is charged the
+/// sum. This is for stores that hold their counters as [`Counter`]s.
 ///
 /// ```
 /// use tollgate_core::algorithm::{Counter, decide};
@@ -29,7 +29,7 @@ use crate::{Charge, Decision, Outcome, Timestamp};
 ///
 /// # Panics
 ///
-/// When a place is not one of a counter.
+/// If a place is not the index of a counter.
 pub fn decide(
     counters: &mut [Counter],
     places: &[usize],
@@ -50,16 +50,16 @@ pub fn decide(
     peeked
 }
 
-/// What [`decide`] would say, changing nothing.
+/// What [`decide`] would answer, without changing anything.
 ///
 /// # Panics
 ///
-/// When a place is not one of a counter.
+/// If a place is not the index of a counter.
 #[must_use]
 pub fn peek(counters: &[Counter], places: &[usize], charges: &[Charge<'_>], now: Timestamp) -> Decision {
     let mut decision = Decision::new(now);
     for (i, (place, charge)) in places.iter().zip(charges).enumerate() {
-        // What this request charges the same counter before has to fit as well.
+        // Earlier charges of this request to the same counter have to fit as well.
         let earlier = places[..i].iter().zip(charges).filter(|(earlier, _)| *earlier == place);
         let cost = earlier.fold(u64::from(charge.cost), |sum, (_, earlier)| sum + u64::from(earlier.cost));
         decision.push(charge.rule, peek_sum(cost, |cost| counters[*place].peek(charge.quota, cost, now)));
@@ -67,8 +67,8 @@ pub fn peek(counters: &[Counter], places: &[usize], charges: &[Charge<'_>], now:
     decision
 }
 
-/// What a peek at the sum of several costs says. A sum that no quota holds never fits, not even where the largest
-/// of all costs does.
+/// The answer to a peek at the sum of several costs. A sum that exceeds a `u32` never fits, even where the
+/// largest possible cost does.
 pub(crate) fn peek_sum(cost: u64, peek: impl FnOnce(u32) -> Outcome) -> Outcome {
     match u32::try_from(cost) {
         Ok(cost) => peek(cost),

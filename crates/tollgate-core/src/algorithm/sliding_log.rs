@@ -1,5 +1,5 @@
-//! The sliding log: every admission is remembered for one period, so that at most the limit passes
-//! in every trailing period, exactly.
+//! The sliding log: every admission is remembered for one period, so that at most the limit is admitted in
+//! every trailing period, exactly.
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,12 @@ use super::{Basis, Used};
 use crate::decision::Budget;
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
-/// A log of at most this many admissions is allocated whole at once; a longer one grows with them, so that
+/// A log of at most this many admissions is allocated all at once. A longer one grows as needed, so that
 /// callers who come once do not cost the memory of those who come often.
 const WHOLE: u32 = 8;
 
-/// How many admissions a log remembers that were made under another quota, before anybody has asked under its own again
-/// and it is known how many matter.
+/// How many admissions under another quota a log remembers until somebody asks under its own quota again and
+/// it is known how many matter.
 const MOST_BESIDE: usize = 1_024;
 
 /// The admissions of the last period, oldest first.
@@ -23,7 +23,7 @@ pub struct State {
     total: u64,
 }
 
-// Two u32 halves keep an entry at 12 bytes.
+// Two `u32` halves keep an entry at 12 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     at: [u32; 2],
@@ -51,7 +51,7 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
     Outcome::admit(state.budget(quota, now), 0)
 }
 
-/// What [`charge`] would say.
+/// What [`charge`] would answer.
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     state.outcome(quota, cost, now)
@@ -68,7 +68,7 @@ pub fn debit(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receip
     let at = receipt.map(|receipt| receipt.at().as_micros());
     match state.entries.iter_mut().rfind(|entry| Some(entry.at()) == at) {
         Some(entry) => {
-            // All of them together are not above this.
+            // This cannot overflow: the cost of the whole log fits.
             entry.cost += cost;
             state.total += u64::from(cost);
         }
@@ -76,7 +76,7 @@ pub fn debit(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receip
     }
 }
 
-/// Strikes `cost` from the admissions of the receipt's moment, or from the newest.
+/// Removes `cost` from the admissions at the receipt's moment, or from the newest.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
     state.refund(&Basis::of(quota), cost, receipt, now);
 }
@@ -92,7 +92,7 @@ impl State {
         self.move_to(quota.period_micros(), now);
     }
 
-    /// An entry that is yet to come means that the clock was set back; it is taken to be of now.
+    /// An entry that is yet to come means that the clock was set back; its moment becomes now.
     fn set_back(&mut self, now: u64) {
         for entry in self.entries.iter_mut().rev().take_while(|entry| entry.at() > now) {
             *entry = Entry::new(now, entry.cost);
@@ -107,7 +107,7 @@ impl State {
             self.total -= u64::from(oldest.cost);
             self.entries.pop_front();
         }
-        // Whoever came often once and seldom since does not keep the memory of then.
+        // A caller that came often once and has come seldom since does not keep the memory of that time.
         let (len, room) = (self.entries.len(), self.entries.capacity());
         if room > WHOLE as usize && len < room / 4 {
             self.entries.shrink_to(2 * len);
@@ -212,8 +212,8 @@ impl State {
         state
     }
 
-    /// Logs what was admitted under another quota. What is above `max` need not be remembered, as the oldest leave
-    /// first; nor, where that is not known, more than so many admissions.
+    /// Logs what was admitted under another quota. What is above `max` need not be remembered, as the oldest
+    /// leave first. If `max` is unknown, at most [`MOST_BESIDE`] admissions are remembered.
     pub(crate) fn press(&mut self, basis: &Basis, max: u32, cost: u32, now: Timestamp) {
         self.move_to(basis.period(), now);
         let at = now.as_micros();
@@ -231,7 +231,7 @@ impl State {
         }
     }
 
-    /// Drops so many units, the oldest first.
+    /// Drops `units` units, the oldest first.
     fn drop_oldest(&mut self, mut units: u64) {
         self.total -= units.min(self.total);
         while let Some(oldest) = self.entries.front_mut().filter(|_| units > 0) {
@@ -280,7 +280,7 @@ const fn has_left(at: u64, period: u64, now: u64) -> bool {
     leaves_at(at, period) <= now
 }
 
-/// Saturating, because a live log can be asked under a quota that makes no sense.
+/// Saturating, because a live log can be asked under an invalid quota.
 const fn leaves_at(at: u64, period: u64) -> u64 {
     at.saturating_add(period)
 }

@@ -1,8 +1,8 @@
-//! The sliding window: two counters, the previous window's fading out as the current one goes on.
+//! The sliding window: two counters; the previous window's fades out as the current window advances.
 //!
-//! The estimate for the trailing period is previous × (1 − elapsed share) + current; a charge fits
-//! while estimate + cost ≤ limit. Where the estimate has a fraction it is rounded up, which decides
-//! the same, because limit and cost are whole.
+//! The estimate for the trailing period is previous × (1 − elapsed share) + current; a charge fits while
+//! estimate + cost ≤ limit. A fraction in the estimate is rounded up, which decides the same, because limit
+//! and cost are whole.
 
 use super::{Basis, Used};
 use crate::decision::Budget;
@@ -29,7 +29,7 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
     Outcome::admit(View { state: *state, ..view }.budget(faded), 0)
 }
 
-/// What [`charge`] would say.
+/// What [`charge`] would answer.
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
     View::new(*state, quota, now).outcome(cost)
@@ -55,15 +55,16 @@ const fn left(period: u64, now: Timestamp) -> u64 {
     period - now.as_micros() % period
 }
 
-/// The end of a window. No clock comes near the end of the numbers; if one did, nothing would make sense, but nothing breaks.
+/// The end of a window. No clock comes near the largest number. If one did, the result would be meaningless,
+/// but nothing breaks.
 const fn end(index: u64, period: u64) -> u64 {
     index.saturating_add(1).saturating_mul(period)
 }
 
 impl State {
-    /// The state as of now: windows that are over move back by one or fall off. A window that is yet
-    /// to come means that the clock was set back; then all that was counted is taken to be of this
-    /// one, because how far the window before it had faded is no longer known.
+    /// The state as of now: windows that are over move back by one or are dropped. A window that is yet to
+    /// come means that the clock was set back. Then everything that was counted is assigned to the current
+    /// window, because how far the window before it had faded is no longer known.
     fn at(self, period: u64, now: Timestamp) -> Self {
         let index = index(period, now);
         if self.index == index {
@@ -77,7 +78,7 @@ impl State {
         }
     }
 
-    /// Makes a count from before the clock was set back one of this window, so that it fades with it.
+    /// Assigns a count from before the clock was set back to the current window, so that it fades with it.
     pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
         let period = quota.period_micros();
         if self.index > index(period, now) {
@@ -95,7 +96,7 @@ impl State {
         *self = Self { current: current.current.saturating_add(cost), ..current };
     }
 
-    /// Moves on to the window that is now.
+    /// Moves on to the current window.
     pub(crate) fn move_to(&mut self, period: u64, now: Timestamp) {
         *self = self.at(period, now);
     }
@@ -162,7 +163,7 @@ impl<'a> View<'a> {
         self.left.saturating_sub(share(self.state.previous, room, self.quota.period_micros()))
     }
 
-    /// How long until the current window, being the previous one then, counts at most `room`.
+    /// How long until the current window, which is then the previous one, counts at most `room`.
     fn until_next_faded_to(&self, room: u32) -> u64 {
         let period = self.quota.period_micros();
         self.left.saturating_add(period - share(self.state.current, room, period))
@@ -181,7 +182,7 @@ impl<'a> View<'a> {
             reset_micros: match (previous, current) {
                 (0, 0) => 0,
                 (_, 0) => self.left,
-                // As below, the quota may make no sense.
+                // As in `retry`, the quota may be invalid.
                 _ => self.left.saturating_add(self.quota.period_micros()),
             },
             refill_micros: if u64::from(current) + u64::from(faded) > u64::from(limit) {
@@ -199,7 +200,7 @@ impl<'a> View<'a> {
 
     /// How long until `cost`, which is at most the limit, fits. For a cost that does not fit now.
     fn retry(&self, cost: u32) -> u64 {
-        // Saturating, because a live count can be asked under a quota that makes no sense.
+        // Saturating, because a live count can be asked under an invalid quota.
         let room = self.quota.max().saturating_sub(cost);
         // Within this window only the previous one fades; it is gone at the window's end.
         match room.checked_sub(self.state.current) {
@@ -220,7 +221,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// The longest rest of a period, in microseconds, during which `count` has faded to at most `room`.
+/// The longest remainder of a period, in microseconds, for which `count` has faded to at most `room`.
 fn share(count: u32, room: u32, period: u64) -> u64 {
     if room >= count {
         return period;

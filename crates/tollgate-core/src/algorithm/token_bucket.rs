@@ -17,7 +17,7 @@ pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Ou
     state.0.charge::<false>(quota, cost, now)
 }
 
-/// What [`charge`] would say.
+/// What [`charge`] would answer.
 #[inline]
 #[must_use]
 pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
@@ -26,15 +26,16 @@ pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome 
 
 /// Takes `cost` tokens, whether or not they are there.
 ///
-/// What was not there is owed: it is paid off first, at the bucket's pace. A bucket owes at most as much as it holds.
+/// What was not there is owed, and is paid off first, at the bucket's pace. A bucket owes at most as much as
+/// it holds.
 pub fn debit(state: &mut State, quota: &Quota, cost: u32, _: Option<Receipt>, now: Timestamp) {
     state.0.debit(quota, cost, now);
 }
 
 /// Puts `cost` tokens back, and no more than the bucket holds.
 ///
-/// What of a charge has had the time to come back by itself is not given back a second time: the bucket may
-/// have been full since, and what was not taken then was lost.
+/// The part of a charge that has had the time to come back by itself is not given back a second time: the
+/// bucket may have been full since, and what was not taken then was lost.
 pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
     state.refund(&Basis::of(quota), cost, receipt, now);
 }

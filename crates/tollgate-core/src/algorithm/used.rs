@@ -8,8 +8,8 @@ pub(crate) const PRESSED: u32 = 1 << 16;
 /// This is what is carried over when a quota changes: what was used stays used, to the fraction, up to what
 /// the new quota holds.
 ///
-/// In floating point, unlike everything else: a change is computed from few numbers, once, so nothing adds up;
-/// and a script in a store that has no other numbers computes it to the same bits.
+/// It is in floating point, unlike everything else. A change is computed once, from few numbers, so errors do
+/// not add up; and a script in a store that has no other numbers computes it to the same bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub(crate) struct Used(f64);
 
@@ -31,12 +31,12 @@ impl Used {
         Self(self.0.min(capacity as f64))
     }
 
-    /// This, or the other if that is more.
+    /// The larger of the two.
     pub(crate) fn or_more(self, other: Self) -> Self {
         if self < other { other } else { self }
     }
 
-    /// So many units more.
+    /// This plus `units`.
     pub(crate) fn and(self, units: u32) -> Self {
         Self(self.0 + f64::from(units))
     }
