@@ -4,7 +4,7 @@ use tollgate_core::{Charge, Decision, Key, MINUTE, Quota, Receipt, Refund, Retry
 
 use crate::{Bench, Caller, Harness, each};
 
-/// One caller of each algorithm, each with a key of its own.
+/// One caller for each algorithm, each with its own key.
 fn callers<H: Harness>(bench: &Bench<H>, limit: u32) -> Vec<Caller<'_, H>> {
     let keys = [Key::from("alice"), Key::from(7_u64), Key::GLOBAL, Key::secret("token"), ("a", "b").into()];
     let callers = each(limit, MINUTE).into_iter().zip(keys);
@@ -34,7 +34,7 @@ pub async fn all_are_charged_if_all_admit<H: Harness>(harness: H) {
     assert_eq!(remaining(&callers).await, [7; 5]);
 }
 
-/// If one denies, none is charged, whichever of them it is, however often they are asked.
+/// If one denies, none is charged, whichever of them it is, and however often they are asked.
 pub async fn none_is_charged_if_one_denies<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let callers = callers(&bench, 10);
@@ -54,7 +54,7 @@ pub async fn none_is_charged_if_one_denies<H: Harness>(harness: H) {
     }
 }
 
-/// An outcome of a denied request tells of the untouched budget, also where the rule itself admits.
+/// An outcome of a denied request describes the untouched budget, even where the rule itself admits.
 pub async fn outcomes_of_a_denied_request_tell_what_is_there<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let callers = callers(&bench, 10);
@@ -90,7 +90,7 @@ pub async fn a_key_charged_twice_in_one_request_is_charged_the_sum<H: Harness>(h
         assert!(!bench.charge(&twice).await.is_admitted(), "{quota}");
         assert_eq!((caller.remaining().await, other.remaining().await), (4, 99), "{quota}");
     }
-    // More than any number says.
+    // More than a `u32` can hold.
     for quota in each(u32::MAX, MINUTE) {
         let caller = bench.caller(quota);
         let twice = [caller.cost(u32::MAX - 1), caller.cost(2)];

@@ -1,4 +1,4 @@
-//! Many at the same time.
+//! Many calls at the same time.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use tollgate_core::{
 use crate::join::join_all;
 use crate::{Bench, Harness, each};
 
-/// How often a storm comes: one alone may pass a store by that reads, decides and then writes.
+/// How often a storm is repeated: a single one may miss that a store reads, decides and then writes.
 const ROUNDS: usize = 16;
 const TASKS: usize = 8;
 
-/// Where tasks wait for each other, so that what they do then is done at once.
+/// Where tasks wait for each other, so that they act at the same time afterwards.
 #[derive(Debug, Default)]
 struct Line {
     came: AtomicUsize,
 }
 
 impl Line {
-    /// Goes on when all have come, in this round.
+    /// Returns when all tasks have arrived in this round.
     async fn start(&self, round: usize) {
         self.came.fetch_add(1, Ordering::SeqCst);
         poll_fn(|context| {
@@ -32,7 +32,7 @@ impl Line {
                 return Poll::Ready(());
             }
             context.waker().wake_by_ref();
-            // Whoever has not come may need the processor.
+            // A task that has not arrived may need the processor.
             thread::yield_now();
             Poll::Pending
         })
@@ -40,12 +40,12 @@ impl Line {
     }
 }
 
-/// What a task does in a round, on a store of its own.
+/// What a task does in a round, on its own store.
 trait Does<S: Store>: Send + Sync + 'static {
     fn act(&self, store: &S, task: usize, round: usize) -> impl Future<Output = u32> + Send;
 }
 
-/// Has all tasks do something at once, round after round, and says what they count together in each.
+/// Has all tasks act at once, round after round, and returns the sum of their counts for each round.
 async fn storm<H: Harness>(bench: &Bench<H>, what: impl Does<H::Store>) -> Vec<u32> {
     let line = Arc::new(Line::default());
     let counts = Arc::new([const { AtomicU32::new(0) }; ROUNDS]);
@@ -73,10 +73,10 @@ fn by_ref(charges: &[Own]) -> Vec<Charge<'_>> {
     charges.iter().map(|(rule, key, quota, cost)| Charge::new(*rule, key, quota).cost(*cost)).collect()
 }
 
-/// Charges all together so many times, without waiting in between, and counts what is admitted.
+/// Makes all charges together `times` times, without waiting in between, and counts what is admitted.
 struct Charges<F> {
     times: usize,
-    /// What is charged, by the task and the round.
+    /// What is charged, by task and round.
     charges: F,
 }
 
@@ -117,7 +117,7 @@ pub async fn mixed_costs_at_once_never_go_above_the_limit<H: Harness>(harness: H
     }
 }
 
-/// Takes, gives back and takes what is due, and counts what is left of that.
+/// Charges, refunds and debits, and counts what is left of that.
 struct Settles {
     rule: RuleName,
     quota: Quota,
@@ -130,7 +130,7 @@ impl<S: Store> Does<S> for Settles {
         let decision = store.charge(&[charge.cost(5)]).await.expect("the store decides");
         let receipt = Receipt::of(&decision, self.rule).expect("there is room for all");
         let refund = Refund::new(self.rule, &key, 3);
-        // That of the moment, and any.
+        // With the receipt of this charge, or without one.
         let refund = if task % 2 == 0 { refund.receipt(receipt) } else { refund };
         store.refund(&[refund]).await.expect("the store gives back");
         store.debit(&[Debit::new(charge.cost(2))]).await.expect("the store takes what is due");
@@ -138,8 +138,8 @@ impl<S: Store> Does<S> for Settles {
     }
 }
 
-/// Of what is given back and taken at once nothing is lost, and nothing counts twice. (A place in a queue is given back
-/// by the last alone.)
+/// Of concurrent refunds and debits nothing is lost, and nothing counts twice. (In a queue, only the last can
+/// give back its place.)
 pub async fn what_is_given_back_and_taken_at_once_adds_up<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(1_000, MINUTE).into_iter().filter(|quota| quota.algorithm() != Algorithm::LeakyBucket) {
@@ -151,7 +151,7 @@ pub async fn what_is_given_back_and_taken_at_once_adds_up<H: Harness>(harness: H
     }
 }
 
-/// Requests of several rules at once, in any order of the rules: the tightest rule decides how many are
+/// Concurrent requests of several rules, in any order of the rules: the tightest rule decides how many are
 /// admitted, and the others are charged for exactly those.
 pub async fn several_rules_at_once_are_charged_for_those_admitted<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
@@ -176,7 +176,7 @@ pub async fn several_rules_at_once_are_charged_for_those_admitted<H: Harness>(ha
     }
 }
 
-/// A queue gives each of those who come at once a place of its own.
+/// A queue gives each of several concurrent requests its own place.
 pub async fn a_queue_gives_out_each_place_once<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let caller = bench.caller(Quota::leaky_bucket(1, MINUTE).capacity(50));

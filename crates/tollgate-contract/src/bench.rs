@@ -25,7 +25,7 @@ pub(crate) fn each(limit: u32, period: Duration) -> [Quota; 5] {
     ]
 }
 
-/// How long a denied charge is to wait.
+/// How long a denied charge has to wait.
 pub(crate) fn wait(outcome: &Outcome) -> Duration {
     outcome.retry().and_then(Retry::after).unwrap_or_else(|| panic!("not told to wait: {outcome:?}"))
 }
@@ -57,7 +57,7 @@ impl<H: Harness> Bench<H> {
         Caller { bench: self, rule, key: Key::from("alice"), quota }
     }
 
-    /// Sets the time to this long after the start.
+    /// Sets the time to `since_start` after the start.
     pub(crate) async fn at(&self, since_start: Duration) {
         self.harness.set(START.saturating_add(since_start)).await;
     }
@@ -121,14 +121,14 @@ impl<H: Harness> Caller<'_, H> {
         only(&decision)
     }
 
-    /// Charges what must fit.
+    /// Makes a charge that must fit.
     pub(crate) async fn take(&self, cost: u32) -> Receipt {
         let decision = self.bench.charge(&[self.cost(cost)]).await;
         assert!(decision.is_admitted(), "{cost} of {}: {decision:?}", self.quota);
         Receipt::of(&decision, self.rule).expect("an admitted charge has a receipt")
     }
 
-    /// Charges one at a time until one is denied, and says how many were not.
+    /// Charges one at a time until one is denied, and returns how many were not.
     pub(crate) async fn drain(&self) -> u32 {
         for admitted in 0.. {
             if !self.charge(1).await.is_admitted() {
@@ -152,8 +152,8 @@ impl<H: Harness> Caller<'_, H> {
         self.bench.debit(&[Debit::new(self.cost(cost))]).await;
     }
 
-    /// Comes back when told to, until the whole quota fits, and says how long that took. `also` is
-    /// charged in the same requests.
+    /// Comes back when told to, until the whole quota fits, and returns how long that took. `also` is charged
+    /// in the same requests.
     pub(crate) async fn time_locked(&self, also: Option<&Self>) -> Duration {
         let mut waited = Duration::ZERO;
         for _ in 0..100 {

@@ -6,7 +6,7 @@ use tollgate_core::{Algorithm, MINUTE, Quota, Retry, SECOND, Store};
 
 use crate::{Bench, Harness, MICRO, each};
 
-/// As many as the limit are admitted at once, and each says what is left.
+/// As many as the limit are admitted at once, and each reports what is left.
 pub async fn admits_the_limit_and_says_what_remains<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE)
@@ -26,7 +26,7 @@ pub async fn admits_the_limit_and_says_what_remains<H: Harness>(harness: H) {
     }
 }
 
-/// A charge that is made at once is the same charge, and one that is not made at once is not made.
+/// A charge that is made by `charge_at_once` is the same charge, and one that it does not make is not made.
 pub async fn a_charge_at_once_is_a_charge<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {
@@ -50,7 +50,7 @@ pub async fn a_charge_at_once_is_a_charge<H: Harness>(harness: H) {
 /// A key that was charged once and then left alone holds its quota, and not one more.
 pub async fn an_idle_key_never_holds_more_than_its_quota<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
-    // The pauses at which others were found to admit more.
+    // Pauses after which other limiters were found to admit more.
     for pause in [8_900, 900, 999, 1_001, 10_000, 3_600_000, 86_400_000].map(Duration::from_millis) {
         for quota in each(10, 10 * SECOND).into_iter().chain([Quota::per_second(1).burst(5)]) {
             let caller = bench.caller(quota);
@@ -64,7 +64,7 @@ pub async fn an_idle_key_never_holds_more_than_its_quota<H: Harness>(harness: H)
     }
 }
 
-/// A cost is part of the check: what does not fit is denied and not charged, though less would fit.
+/// A cost is part of the check: what does not fit is denied and not charged, even though less would fit.
 pub async fn a_cost_that_does_not_fit_is_denied_and_not_charged<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(100, MINUTE) {
@@ -80,7 +80,7 @@ pub async fn a_cost_that_does_not_fit_is_denied_and_not_charged<H: Harness>(harn
     }
 }
 
-/// Being denied, however often, does not put off the time at which one is admitted.
+/// Denials, however many, do not postpone the next admission.
 pub async fn denials_do_not_prolong_the_wait<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, 10 * SECOND) {
@@ -97,7 +97,7 @@ pub async fn denials_do_not_prolong_the_wait<H: Harness>(harness: H) {
     }
 }
 
-/// A cost of zero is admitted, takes nothing, and says how things stand.
+/// A cost of zero is admitted, takes nothing, and reports the state of the budget.
 pub async fn a_cost_of_zero_takes_nothing<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(3, MINUTE) {
@@ -111,7 +111,7 @@ pub async fn a_cost_of_zero_takes_nothing<H: Harness>(harness: H) {
     }
 }
 
-/// Two rules do not share a counter, though the key is the same.
+/// Two rules do not share a counter, even if the key is the same.
 pub async fn one_key_under_two_rules_is_counted_twice<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(5, MINUTE) {
@@ -125,8 +125,8 @@ pub async fn one_key_under_two_rules_is_counted_twice<H: Harness>(harness: H) {
     }
 }
 
-/// Between one in thirty days and ten million a second, nothing drifts: after any time the admitted
-/// total is the ideal, rounded down.
+/// From one in thirty days to ten million a second, nothing drifts: after any time the admitted total is the
+/// ideal, rounded down.
 pub async fn slow_and_fast_rates_do_not_drift<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (limit, period, burst) in [
@@ -152,7 +152,7 @@ pub async fn slow_and_fast_rates_do_not_drift<H: Harness>(harness: H) {
     }
 }
 
-/// A quota that makes no sense admits nothing, is no error, and is not what a key is counted under.
+/// An invalid quota admits nothing, is not an error, and a key is not counted under it.
 pub async fn a_quota_that_makes_no_sense_admits_nothing_and_forgets_nothing<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(5, MINUTE) {
@@ -179,7 +179,7 @@ pub async fn a_quota_that_makes_no_sense_admits_nothing_and_forgets_nothing<H: H
     }
 }
 
-/// Departures from a queue keep their distance, whatever the rate, and however late some of them come.
+/// Departures from a queue keep their distance, whatever the rate, and however late some requests come.
 pub async fn departures_from_a_queue_are_never_closer_than_the_rate<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in [Quota::leaky_bucket(3, SECOND).capacity(5), Quota::leaky_bucket(7, SECOND)] {

@@ -12,7 +12,7 @@ fn quotas() -> impl Iterator<Item = Quota> {
     each(10, MINUTE).into_iter().chain(odd)
 }
 
-/// The longest that anybody is locked out by debts.
+/// The longest that debts lock anybody out.
 fn longest_lock(quota: &Quota) -> Duration {
     match quota.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => 2 * quota.full_refill(),
@@ -20,8 +20,8 @@ fn longest_lock(quota: &Quota) -> Duration {
     }
 }
 
-/// What is debited for a charge, and given back for it, is that charge's: what others have charged stays, whenever it
-/// leaves.
+/// What is debited and given back for a charge belongs to that charge: what others have charged stays,
+/// whenever it leaves.
 pub async fn what_is_debited_for_a_charge_is_given_back_with_it<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(100, MINUTE) {
@@ -32,11 +32,11 @@ pub async fn what_is_debited_for_a_charge_is_given_back_with_it<H: Harness>(harn
         bench.advance(MICRO).await;
         bench.debit(&[Debit::new(caller.cost(30)).receipt(first)]).await;
         if quota.algorithm() == Algorithm::LeakyBucket {
-            // Nothing but the last place in a queue can be given back.
+            // Only the last place in a queue can be given back.
             continue;
         }
         bench.advance(MICRO).await;
-        // All of the first but one; a bucket gives back what it is asked for, whenever it was taken.
+        // All of the first but one. A bucket gives back what it is asked for, whenever that was taken.
         let receipt = (quota.algorithm() != Algorithm::TokenBucket).then_some(first);
         caller.refund(39, receipt).await;
         assert_eq!(caller.remaining().await, 100 - 1 - 10, "{quota}");
@@ -60,7 +60,7 @@ pub async fn a_debit_that_fits_counts_like_a_charge<H: Harness>(harness: H) {
     }
 }
 
-/// Of 100, two take 50 each; one is debited 30 more, the other gives 40 back: in either order, 10 remain.
+/// Two take 50 of 100 each; one is debited 30 more, the other gives 40 back: in either order, 10 remain.
 pub async fn the_order_of_debits_and_refunds_does_not_matter<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     // A queue gives back only the place that was taken last.
@@ -85,8 +85,8 @@ pub async fn the_order_of_debits_and_refunds_does_not_matter<H: Harness>(harness
     }
 }
 
-/// A budget in debt has nothing left, and tells to the microsecond when something fits again. Being denied does not
-/// make it longer.
+/// A budget in debt has nothing left, and reports to the microsecond when something fits again. Denials do
+/// not prolong that.
 pub async fn a_debt_is_paid_off_at_the_quotas_pace<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {
@@ -107,7 +107,7 @@ pub async fn a_debt_is_paid_off_at_the_quotas_pace<H: Harness>(harness: H) {
     }
 }
 
-/// What is told of a budget in debt includes the debt: when something comes back, and when all of it has.
+/// What a budget in debt reports includes the debt: when something comes back, and when all of it has.
 pub async fn a_refill_and_a_reset_include_the_debt<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {
@@ -147,7 +147,7 @@ pub async fn no_debt_locks_for_longer_than_two_full_refills<H: Harness>(harness:
     }
 }
 
-/// Nor by a clock that is set back in the meantime, which does not forgive the debt either.
+/// Nor does a clock that is set back in the meantime, which does not forgive the debt either.
 pub async fn a_step_back_neither_forgives_a_debt_nor_prolongs_it<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {
@@ -162,7 +162,8 @@ pub async fn a_step_back_neither_forgives_a_debt_nor_prolongs_it<H: Harness>(har
     }
 }
 
-/// Who counts differently from now on owes nothing: never locked for longer than the new quota's full refill.
+/// A key that is counted differently from now on owes nothing: it is never locked for longer than the new
+/// quota's full refill.
 pub async fn another_rate_or_algorithm_forgives_the_debt<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let rule = bench.rule("forgiven");
@@ -183,7 +184,8 @@ pub async fn another_rate_or_algorithm_forgives_the_debt<H: Harness>(harness: H)
     }
 }
 
-/// A debt that is larger than all that a smaller burst may owe is not forgiven because somebody asks under that one.
+/// A debt that is larger than a smaller burst may owe is not forgiven because somebody asks under the smaller
+/// burst.
 pub async fn a_smaller_burst_that_is_asked_forgives_nothing<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (large, small) in [
@@ -212,7 +214,7 @@ pub async fn a_smaller_burst_that_is_asked_forgives_nothing<H: Harness>(harness:
     }
 }
 
-/// What is given back pays a debt off first, and never lifts a budget above its quota.
+/// A refund pays off a debt first, and never lifts a budget above its quota.
 pub async fn giving_back_pays_off<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas().filter(|quota| quota.algorithm() != Algorithm::LeakyBucket) {
@@ -228,7 +230,7 @@ pub async fn giving_back_pays_off<H: Harness>(harness: H) {
     }
 }
 
-/// What costs nothing is admitted whatever is owed, and pays nothing off.
+/// A cost of zero is admitted whatever is owed, and pays nothing off.
 pub async fn what_costs_nothing_is_admitted_in_debt<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {
@@ -256,20 +258,21 @@ pub async fn a_debt_denies_a_request_of_several_rules<H: Harness>(harness: H) {
     }
 }
 
-/// A debit takes place even if its future is dropped before it was ever polled; several at once are all made.
+/// A debit takes place even if its future is dropped before it was ever polled; several in one call are all
+/// made.
 pub async fn a_debit_takes_place_though_nobody_waits_for_it<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {
         let caller = bench.caller(quota);
         let other = bench.caller(quota).with_key("bob");
         drop(bench.store.debit(&[caller.cost(4), other.cost(1), caller.cost(3)].map(Debit::new)));
-        // Whatever is handed over later is done later, so this one has been done when that is.
+        // What is handed over later is done later, so when the next debit is done, this one is done, too.
         caller.debit(1).await;
         assert_eq!((caller.remaining().await, other.remaining().await), (2, 9), "{quota}");
     }
 }
 
-/// A quota that makes no sense takes nothing, and forgets nothing.
+/// An invalid quota takes nothing, and forgets nothing.
 pub async fn a_quota_that_makes_no_sense_is_not_debited<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let rule = bench.rule("nonsense");

@@ -6,7 +6,7 @@ use tollgate_core::{Algorithm, MINUTE, Quota, Refund, Retry, SECOND, Store};
 
 use crate::{Bench, Harness, each};
 
-/// Several refunds in one call are all made, also those for the same key.
+/// Several refunds in one call are all made, even those for the same key.
 pub async fn all_refunds_of_a_call_are_made<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE).into_iter().filter(|quota| quota.algorithm() != Algorithm::LeakyBucket) {
@@ -20,7 +20,7 @@ pub async fn all_refunds_of_a_call_are_made<H: Harness>(harness: H) {
     }
 }
 
-/// With the receipt of a charge, that charge is given back, whole or in part.
+/// With the receipt of a charge, that charge is given back, in whole or in part.
 pub async fn a_receipt_gives_its_charge_back<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {
@@ -35,8 +35,8 @@ pub async fn a_receipt_gives_its_charge_back<H: Harness>(harness: H) {
     }
 }
 
-/// Without a receipt, what was charged last is given back; but a queue gives back nothing, because
-/// nothing tells whether the place is the last.
+/// Without a receipt, what was charged last is given back; but a queue gives back nothing, because nothing
+/// shows whether the place is the last.
 pub async fn without_a_receipt_the_last_is_given_back<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {
@@ -70,7 +70,7 @@ pub async fn giving_back_never_lifts_above_the_quota<H: Harness>(harness: H) {
     }
 }
 
-/// A charge that no longer counts is not given back: what counts now is not its own.
+/// A charge that no longer counts is not given back: what counts now belongs to others.
 pub async fn a_charge_whose_window_is_over_is_not_given_back<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {
@@ -84,7 +84,8 @@ pub async fn a_charge_whose_window_is_over_is_not_given_back<H: Harness>(harness
     }
 }
 
-/// Nor is one of a time that is yet to come, because the clock was set back: nobody knows whether it still counts.
+/// Nor is a charge whose time is yet to come, because the clock was set back: it is unknown whether it still
+/// counts.
 pub async fn a_charge_from_before_the_clock_was_set_back_is_not_given_back<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {
@@ -113,7 +114,7 @@ pub async fn a_sliding_window_gives_back_to_the_window_that_was_charged<H: Harne
     assert_eq!(caller.remaining().await, 50);
 }
 
-/// A log strikes the admission that the receipt is for, so the others leave when they would have.
+/// A log removes the admission that the receipt is for, so the others leave when they would have anyway.
 pub async fn a_log_strikes_the_admission_of_the_receipt<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let caller = bench.caller(Quota::sliding_log(10, MINUTE));
@@ -127,7 +128,7 @@ pub async fn a_log_strikes_the_admission_of_the_receipt<H: Harness>(harness: H) 
     assert_eq!(caller.peek(4).await.retry(), Some(Retry::After(40 * SECOND)));
 }
 
-/// Only the last in line gives its place in a queue back; who comes next gets it, with the same delay.
+/// Only the last in line gives back its place in a queue; the next request gets it, with the same delay.
 pub async fn only_the_last_in_line_gives_its_place_back<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in [Quota::leaky_bucket(1, SECOND).capacity(5), Quota::leaky_bucket(3, SECOND).capacity(5)] {
@@ -155,7 +156,7 @@ pub async fn a_refund_takes_place_though_nobody_waits_for_it<H: Harness>(harness
         let caller = bench.caller(quota);
         let receipt = caller.take(10).await;
         drop(bench.store.refund(&[Refund::new(caller.rule, &caller.key, 4).receipt(receipt)]));
-        // Whatever is handed over later is done later, so this one has been done when that is.
+        // What is handed over later is done later, so when the next refund is done, this one is done, too.
         caller.refund(0, None).await;
         assert_eq!(caller.remaining().await, 4, "{quota}");
     }
@@ -196,7 +197,7 @@ pub async fn a_late_refund_gives_back_what_is_still_out<H: Harness>(harness: H) 
     bench.advance(9 * SECOND).await;
     caller.take(9).await;
     bench.advance(Duration::from_millis(900)).await;
-    // Nine tenths of a unit are there, and one tenth of the first charge is still out.
+    // Nine tenths of a unit are there, and one tenth of the first charge is still missing.
     caller.refund(10, Some(receipt)).await;
     assert_eq!(caller.drain().await, 1);
 }

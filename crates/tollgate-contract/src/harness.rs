@@ -8,14 +8,16 @@ use crate::block_on;
 
 /// How the cases reach a store and move its time.
 ///
-/// Each case gets a harness of its own. Harnesses may share a server, as long as they do not share the
-/// time: one whose server keeps the time hands each decision the time of its own instead.
+/// Each case gets its own harness. Harnesses may share a server, as long as they do not share the time: if
+/// the server keeps the time, the harness passes its own time to each decision instead.
 pub trait Harness: Send + Sync + 'static {
     /// The store.
     type Store: Store;
 
-    /// A store. If asked again, one on the same counters and the same time: the same store, or one
-    /// with a connection of its own, as another node would have.
+    /// A store.
+    ///
+    /// If called again, it returns one with the same counters and the same time: the same store, or one with
+    /// its own connection, as another node would have.
     fn store(&self) -> Self::Store;
 
     /// The store's time.
@@ -24,7 +26,7 @@ pub trait Harness: Send + Sync + 'static {
     /// Sets the store's time, forwards or back.
     fn set(&self, now: Timestamp) -> impl Future<Output = ()> + Send;
 
-    /// Moves the store's time on.
+    /// Moves the store's time forwards.
     fn advance(&self, by: Duration) -> impl Future<Output = ()> + Send {
         async move {
             let now = self.now().await;
@@ -32,11 +34,11 @@ pub trait Harness: Send + Sync + 'static {
         }
     }
 
-    /// Starts a task at once, and returns what waits for it to end.
+    /// Starts a task immediately, and returns a future that waits for it to end.
     ///
-    /// The cases that need many at the same time start them all before they wait. Unless this is overridden, each has a
-    /// thread of its own, without a runtime: a store that needs one hands the tasks to it, on more than one thread, and not
-    /// one after the other, as then nothing is found out about what happens at the same time.
+    /// The cases that need many tasks at the same time start them all before they wait. By default, each task
+    /// has its own thread, without a runtime. A store that needs a runtime hands the tasks to it, on more
+    /// than one thread. They must not run one after the other, as that would test nothing about concurrency.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> + Send {
         let thread = thread::spawn(move || block_on(task));
         async move {

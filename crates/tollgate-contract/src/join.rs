@@ -1,4 +1,4 @@
-//! The little of a runtime that the cases need.
+//! The small part of a runtime that the cases need.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -30,7 +30,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Drives all futures together until each is done.
 pub(crate) async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    // The first poll is what starts most futures, so all get theirs before any is waited for.
+    // The first poll is what starts most futures, so all are polled once before any is waited for.
     let mut futures: Vec<Result<F::Output, Pin<Box<F>>>> =
         futures.into_iter().map(|future| Err(Box::pin(future))).collect();
     poll_fn(|context| {

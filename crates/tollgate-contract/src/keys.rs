@@ -6,7 +6,7 @@ use tollgate_core::{Charge, Key, MINUTE, Quota, Refund, Store};
 
 use crate::{Bench, Harness, each};
 
-/// Keys that are easily taken for one another.
+/// Keys that are easily mistaken for one another.
 fn tricky() -> Vec<Key> {
     let long = "k".repeat(10_000);
     let mut keys = vec![
@@ -64,12 +64,12 @@ fn tricky() -> Vec<Key> {
     keys
 }
 
-/// Each key has a counter of its own, whatever it is made of.
+/// Each key has its own counter, whatever it is made of.
 pub async fn keys_that_differ_are_counted_apart<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let (rule, quota) = (bench.rule("per-key"), Quota::fixed_window(1_000, MINUTE));
     let keys = tricky();
-    // Each key takes another amount, so that two that share a counter show.
+    // Each key takes a different amount, so that a shared counter shows.
     for (key, cost) in keys.iter().zip(1..) {
         let outcome = bench.charge(&[Charge::new(rule, key, &quota).cost(cost)]).await;
         assert_eq!(outcome.outcomes().next().map(|(_, o)| o.remaining()), Some(1_000 - cost), "{key}");
@@ -80,7 +80,7 @@ pub async fn keys_that_differ_are_counted_apart<H: Harness>(harness: H) {
     }
 }
 
-/// A text stands for the key made from it: in charges, peeks, refunds and resets, long or short.
+/// A text counts like the key made from it: in charges, peeks, refunds and resets, long or short.
 pub async fn a_text_counts_like_the_key_made_from_it<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let quota = Quota::per_minute(100);
@@ -113,7 +113,8 @@ pub async fn very_long_keys_work_under_every_algorithm<H: Harness>(harness: H) {
     }
 }
 
-/// Rules of any allowed name are counted apart, as are a rule and a key that are written alike together.
+/// Rules with any allowed name are counted apart, as are combinations of a rule and a key that are spelled
+/// alike.
 pub async fn rules_that_differ_are_counted_apart<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let quota = Quota::fixed_window(1_000, MINUTE);

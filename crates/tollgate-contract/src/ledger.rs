@@ -1,7 +1,9 @@
 use tollgate_core::{Algorithm, Quota, Timestamp};
 
-/// All that was admitted to one key under quotas that were in use at once, two or more, and what follows from it: reckoned from
-/// what the quotas mean, without the state of any store.
+/// Everything that was admitted to one key under two or more quotas that were in use at once, and what
+/// follows from it.
+///
+/// It is computed from what the quotas mean, without the state of any store.
 ///
 /// ```
 /// use tollgate_contract::Ledger;
@@ -23,13 +25,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger of a key to which nothing was admitted yet.
+    /// A ledger for a key to which nothing was admitted yet.
     #[must_use]
     pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Self {
         Self { quotas: quotas.into_iter().collect(), admitted: Vec::new() }
     }
 
-    /// Enters what was admitted, in whatever order.
+    /// Records what was admitted, in any order.
     pub fn admit(&mut self, cost: u32, at: Timestamp) {
         let place = self.admitted.partition_point(|(earlier, _)| *earlier <= at.as_micros());
         self.admitted.insert(place, (at.as_micros(), cost.into()));
@@ -41,7 +43,7 @@ impl Ledger {
         self.admitted.iter().map(|(_, cost)| cost).sum()
     }
 
-    /// Whether a quota by itself would admit `cost`, if all that was admitted until then is counted under it.
+    /// Whether a quota on its own would admit `cost`, if everything admitted until then is counted under it.
     #[must_use]
     pub fn would_admit(&self, quota: &Quota, cost: u32, at: Timestamp) -> bool {
         let (now, period) = (at.as_micros(), quota.period().as_micros() as u64);
@@ -64,14 +66,16 @@ impl Ledger {
         }
     }
 
-    /// Checks that in no span more was admitted than the loosest of the quotas allows: what the one of them holds
-    /// that holds most, and what comes back by then under the one that is fastest. A fixed window passes its limit once
-    /// more around an edge, and so it does here; and of more than two quotas a sliding window as well, which when another
-    /// takes its place is no longer known to the fraction.
+    /// Checks that in no span more was admitted than the loosest of the quotas allows.
+    ///
+    /// That is what the largest of them holds, plus what comes back in that span under the fastest. A fixed
+    /// window admits its limit once more around an edge, so that is allowed here, too. With more than two
+    /// quotas, a fixed window is allowed its limit twice more. A sliding window is then allowed its limit once
+    /// more, because it is no longer known to the fraction when another takes its place.
     ///
     /// # Panics
     ///
-    /// When more was admitted; the message says how much, and when.
+    /// If more was admitted; the message says how much, and when.
     pub fn assert_within_the_looser(&self) {
         let most = self.quotas.iter().map(|quota| u128::from(quota.max())).max().unwrap_or(0) + self.edges();
         let rates = self.quotas.iter().map(|quota| (u128::from(quota.limit()), quota.period().as_micros()));
@@ -90,7 +94,7 @@ impl Ledger {
         self.assert_within_the_larger_limit();
     }
 
-    /// What windows may pass once more. Those that have the same edges pass it there together.
+    /// What windows may admit once more. Windows with the same edges admit it there together.
     fn edges(&self) -> u128 {
         let mut edges: Vec<(Algorithm, u128, u128)> = Vec::new();
         for quota in &self.quotas {
@@ -100,7 +104,8 @@ impl Ledger {
                 _ => false,
             };
             let (algorithm, period) = (quota.algorithm(), quota.period().as_micros());
-            // Of several it is not known what a fixed window has passed before the edge at which another came.
+            // With several quotas, it is unknown what a fixed window admitted before the edge at which
+            // another came.
             let times =
                 if self.quotas.len() > 2 && quota.algorithm() == Algorithm::FixedWindow { 2 } else { 1 };
             let max = times * u128::from(quota.max());
@@ -113,7 +118,7 @@ impl Ledger {
         edges.iter().map(|(_, _, edge)| edge).sum()
     }
 
-    /// Windows of the same algorithm and period have nothing between them but their limits.
+    /// Windows of the same algorithm and period differ only in their limits.
     fn assert_within_the_larger_limit(&self) {
         let [one, other] = self.quotas[..] else { return };
         if one.algorithm() != other.algorithm() || one.period() != other.period() {
@@ -130,13 +135,14 @@ impl Ledger {
         }
     }
 
-    /// What was admitted from a microsecond on, and before another.
+    /// What was admitted from one microsecond on, and before another.
     fn between(&self, from: u64, to: u64) -> u128 {
         let within = self.admitted.iter().filter(|(at, _)| (from..to).contains(at));
         within.map(|(_, cost)| u128::from(*cost)).sum()
     }
 
-    /// What is used of a budget from which `limit` come back in `period`, times the period: after each admission.
+    /// How much of a budget to which `limit` come back in `period` is used after each admission, times the
+    /// period.
     fn levels(&self, limit: u128, period: u128) -> impl Iterator<Item = (u128, u64)> {
         let (mut used, mut last) = (0_u128, 0);
         self.admitted.iter().map(move |(at, cost)| {

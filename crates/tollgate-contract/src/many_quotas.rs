@@ -1,4 +1,4 @@
-//! More than two quotas in use at once on one key, as by callers of several tiers behind one address.
+//! More than two quotas in use at once on one key, as with callers of several tiers behind one address.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::quota_changes::quotas;
 use crate::random::Random;
 use crate::{Bench, Caller, Harness, Ledger, MICRO};
 
-/// How many sets of quotas there are, and how many charges to each. A store may be far away.
+/// How many sets of quotas there are, and how many charges for each. A store may be far away.
 const SETS: u64 = 60;
 const STEPS: usize = 25;
 
@@ -60,7 +60,8 @@ impl<'a, H: Harness> Turns<'a, H> {
     }
 }
 
-/// Somebody who takes all there is under each of them, round after round, gets no more than the loosest allows.
+/// A caller that takes all there is under each of them, round after round, gets no more than the loosest
+/// allows.
 pub async fn no_more_is_admitted_than_the_loosest_allows<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (seed, quotas) in sets() {
@@ -81,7 +82,8 @@ pub async fn no_more_is_admitted_than_the_loosest_allows<H: Harness>(harness: H)
     }
 }
 
-/// The case to have in mind: who is asked under a small quota, and one between, does not have the large one anew.
+/// The case to have in mind: a key that is asked under a small quota and one in between does not get the
+/// large one anew.
 pub async fn the_largest_does_not_begin_anew_in_each_round<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let tiers = [1_000, 100, 10].map(Quota::per_hour);
@@ -95,7 +97,7 @@ pub async fn the_largest_does_not_begin_anew_in_each_round<H: Harness>(harness: 
     assert_eq!(turns.ledger.total(), 1_000);
 }
 
-/// A wait that is announced is exact.
+/// An announced wait is exact.
 pub async fn a_wait_under_any_of_them_is_exact<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (seed, quotas) in sets() {
@@ -116,7 +118,7 @@ pub async fn a_wait_under_any_of_them_is_exact<H: Harness>(harness: H) {
     }
 }
 
-/// Whichever of them is the one that stays, its budget is whole after its full refill; also if the clock steps back.
+/// Whichever of them stays, its budget is full after its full refill; even if the clock steps back.
 pub async fn nobody_is_locked_for_longer_than_a_full_refill<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (seed, quotas) in sets() {
@@ -136,7 +138,7 @@ pub async fn nobody_is_locked_for_longer_than_a_full_refill<H: Harness>(harness:
     }
 }
 
-/// What is given back is there again.
+/// What is given back is available again.
 pub async fn what_is_given_back_is_there_again<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let tiers = [Quota::per_hour(1_000), Quota::sliding_log(100, HOUR), Quota::fixed_window(10, DAY)];

@@ -6,7 +6,7 @@ use tollgate_core::{MINUTE, Quota, Retry, SECOND};
 
 use crate::{Bench, Harness, each};
 
-/// A peek says what a charge would, for every cost, and changes nothing however often it is asked.
+/// A peek answers what a charge would, for every cost, and changes nothing however often it is repeated.
 pub async fn a_peek_says_what_a_charge_would<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(5, MINUTE).into_iter().chain([Quota::per_second(3).burst(5)]) {
@@ -29,7 +29,7 @@ pub async fn a_peek_says_what_a_charge_would<H: Harness>(harness: H) {
     }
 }
 
-/// A peek at several rules says what the request would be told, and charges none.
+/// A peek at several rules answers what the request would be answered, and charges none.
 pub async fn a_peek_at_several_rules_charges_none<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let [open, spent] = [Quota::per_minute(9), Quota::sliding_log(2, MINUTE)].map(|q| bench.caller(q));
@@ -46,7 +46,7 @@ pub async fn a_peek_at_several_rules_charges_none<H: Harness>(harness: H) {
     assert_eq!(open.remaining().await, 7);
 }
 
-/// A peek under another quota tells how that would be, and the key stays counted as it was.
+/// A peek under another quota reports what that would answer, and the key stays counted as it was.
 pub async fn a_peek_under_another_quota_does_not_change_the_quota<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {

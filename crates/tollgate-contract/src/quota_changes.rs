@@ -1,4 +1,4 @@
-//! Keys whose quota changes while they live.
+//! Keys whose quota changes while they are in use.
 
 use tollgate_core::{MINUTE, Quota, SECOND};
 
@@ -18,7 +18,8 @@ fn changes() -> impl Iterator<Item = (Quota, Quota)> {
     quotas().flat_map(|old| quotas().map(move |new| (old, new))).filter(|(old, new)| old != new)
 }
 
-/// What was used stays used, up to what the new quota can hold: of limit, period, burst, algorithm.
+/// What was used stays used, up to what the new quota can hold, if the limit, period, burst or algorithm
+/// changes.
 pub async fn what_was_used_stays_used<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let rule = bench.rule("changing");
@@ -37,7 +38,7 @@ pub async fn what_was_used_stays_used<H: Harness>(harness: H) {
     }
 }
 
-/// Raising a limit helps at once those who had used up the old one, though they were denied since.
+/// Raising a limit immediately helps callers that had used up the old one, even if they were denied since.
 pub async fn raising_a_limit_unblocks_at_once<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (small, large) in each(10, MINUTE).into_iter().zip(each(100, MINUTE)) {
@@ -51,7 +52,7 @@ pub async fn raising_a_limit_unblocks_at_once<H: Harness>(harness: H) {
     }
 }
 
-/// Shrinking a limit from 100 to 10 bites at once, and never turns into an error or into no limit.
+/// Shrinking a limit from 100 to 10 bites immediately, and never turns into an error or into no limit.
 pub async fn shrinking_a_limit_bites_at_once<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (large, small) in each(100, MINUTE).into_iter().zip(each(10, MINUTE)) {
@@ -83,7 +84,7 @@ pub async fn nobody_is_locked_for_longer_than_a_full_refill<H: Harness>(harness:
     }
 }
 
-/// The same where another rule is asked along with it, so that the denials are of both together.
+/// The same if another rule is asked in the same request, so that the denials apply to both together.
 pub async fn nobody_is_locked_for_longer_by_a_request_of_several_rules<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let rule = bench.rule("changing");
@@ -119,7 +120,8 @@ pub async fn a_wait_after_a_change_is_exact<H: Harness>(harness: H) {
     }
 }
 
-/// A caller whose quota changes to and fro gains nothing by it. (If both hold the same; else see `two_quotas`.)
+/// A caller whose quota switches back and forth gains nothing by it, if both hold the same; else see
+/// `two_quotas`.
 pub async fn changing_to_and_fro_between_equals_gains_nothing<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let rule = bench.rule("changing");

@@ -37,7 +37,7 @@ impl Random {
         }
     }
 
-    /// A pause that matters to a quota: nothing, a little, a part of its refill, or more than all of it.
+    /// A pause that matters to a quota: zero, a little, a part of its refill, or more than all of it.
     pub(crate) fn pause(&mut self, quota: &Quota) -> Duration {
         let refill = quota.full_refill().as_micros() as u64;
         Duration::from_micros(match self.below(8) {

@@ -65,7 +65,7 @@ pub async fn changing_quotas_and_clocks_answer_like_the_algorithms<H: Harness>(h
             match random.below(10) {
                 0 | 1 => quota = random.quota(),
                 2 => {
-                    // What has expired may have been forgotten, and is not to come back with the clock.
+                    // What has expired may have been forgotten, and must not come back with the clock.
                     if counter.expires_at() <= bench.harness.now().await {
                         bench.caller_under(rule, quota).with_key(key).reset().await;
                         counter = Counter::new(&quota);
@@ -88,7 +88,7 @@ pub async fn changing_quotas_and_clocks_answer_like_the_algorithms<H: Harness>(h
     }
 }
 
-/// Requests of several rules, over few keys, decided together.
+/// Requests of several rules, over a few keys, decided together.
 pub async fn requests_of_several_rules_answer_like_the_algorithms<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let mut random = Random(3);
@@ -106,8 +106,8 @@ pub async fn requests_of_several_rules_answer_like_the_algorithms<H: Harness>(ha
             .collect();
         bench.at(Duration::from_micros(random.below(1 << 32))).await;
         for step in 0..40 {
-            // At most three weeks in all, so that no window's number is too far away to be told from
-            // another: a store may keep 32 bits of it.
+            // At most three weeks in all, so that no window's number is too far away to be distinguished from
+            // another: a store may keep only 32 bits of it.
             let pause = random.pause(&budgets[step % 6].2).min(HOUR * 12);
             bench.advance(pause).await;
             let now = bench.harness.now().await;

@@ -2,9 +2,9 @@
 
 /// Makes a test of each case: `suite!(attribute, harness)`.
 ///
-/// The attribute is one for asynchronous tests, such as `tokio::test`; or `test` alone for a store that
-/// needs no runtime. The harness is an expression that is evaluated anew for each case. The tests are in
-/// modules named like those of the cases, so that a failing one says what it is about.
+/// The attribute is one for asynchronous tests, such as `tokio::test`; or just `test` for a store that needs
+/// no runtime. The harness is an expression that is evaluated again for each case. The tests are in modules
+/// named like those of the cases, so that the name of a failing test shows what it is about.
 ///
 /// ```
 /// # mod example {

@@ -14,7 +14,7 @@ const STEPS: [Duration; 6] = [
     Duration::from_secs(61),
     Duration::from_secs(86_400),
 ];
-/// Where the clock stands before it steps back, after the start.
+/// The time since the start at which the clock steps back.
 const LATE: Duration = Duration::from_secs(90_001);
 
 /// A clock that steps back frees nothing.
@@ -38,8 +38,8 @@ pub async fn a_step_back_frees_nothing<H: Harness>(harness: H) {
     }
 }
 
-/// A sliding window that steps back into the window before, where as little of it is left, still counts
-/// what was counted in both.
+/// A sliding window whose clock steps back into the window before, where as little of it is left, still
+/// counts what was counted in both.
 pub async fn a_step_back_into_the_previous_window_frees_nothing<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let caller = bench.caller(Quota::sliding_window(100, MINUTE));
@@ -66,7 +66,7 @@ pub async fn a_step_back_locks_nobody_for_longer_than_a_full_refill<H: Harness>(
     }
 }
 
-/// The same where another rule is asked along with it, so that the denials are of both together.
+/// The same if another rule is asked in the same request, so that the denials apply to both together.
 pub async fn a_step_back_locks_no_request_of_several_rules_for_longer<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, SECOND) {
@@ -103,7 +103,7 @@ pub async fn a_wait_after_a_step_back_is_exact<H: Harness>(harness: H) {
     }
 }
 
-/// A clock that jitters by a little, forwards and back, admits no more than one that stands still.
+/// A clock that jitters a little, forwards and back, admits no more than one that stands still.
 pub async fn a_jittering_clock_admits_no_more<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(20, MINUTE) {
@@ -117,7 +117,7 @@ pub async fn a_jittering_clock_admits_no_more<H: Harness>(harness: H) {
     }
 }
 
-/// Nor does one that trembles on the edge of a window: a fixed window begins anew there once.
+/// Nor does one that jitters around the edge of a window: a fixed window restarts there only once.
 pub async fn a_clock_that_trembles_on_an_edge_admits_no_more<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(20, MINUTE) {
@@ -134,7 +134,7 @@ pub async fn a_clock_that_trembles_on_an_edge_admits_no_more<H: Harness>(harness
     }
 }
 
-/// When a key's budget is whole again, it is as if the key had never been charged.
+/// When a key's budget is full again, it is as if the key had never been charged.
 pub async fn a_whole_key_is_like_one_that_was_never_charged<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(10, MINUTE) {

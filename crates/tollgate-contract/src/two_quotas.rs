@@ -1,5 +1,5 @@
-//! Two quotas in use at once on one key: nodes that learn of a change at different moments, or a caller whose tier is
-//! now this and now that.
+//! Two quotas in use at once on one key: nodes that learn of a change at different moments, or a caller whose
+//! tier switches back and forth.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::quota_changes::quotas;
 use crate::random::Random;
 use crate::{Bench, Caller, Harness, Ledger, MICRO, each};
 
-/// How many charges a history has. There is one for each pair, and a store may be far away.
+/// How many charges a history has. There is one history for each pair, and a store may be far away.
 const STEPS: usize = 30;
 
-/// How many times a flood comes again: for more than two full refills.
+/// How often a flood is repeated: for more than two full refills.
 const WAVES: usize = 20;
 
-/// Where the clock stands before it steps back, after the start.
+/// The time since the start at which the clock steps back.
 const LATE: Duration = Duration::from_secs(25 * 86_400 + 1);
 
-/// Every two of [`quotas`].
+/// Every pair of [`quotas`].
 fn pairs() -> impl Iterator<Item = [Quota; 2]> {
     quotas().enumerate().flat_map(|(i, one)| quotas().skip(i + 1).map(move |other| [one, other]))
 }
@@ -40,7 +40,7 @@ impl<'a, H: Harness> Turns<'a, H> {
         Self { caller, quotas, ledger: Ledger::new(quotas), random }
     }
 
-    /// Takes one of the quotas.
+    /// Picks one of the quotas.
     fn turn(&mut self) {
         self.caller.quota = self.random.of(&self.quotas);
     }
@@ -53,7 +53,8 @@ impl<'a, H: Harness> Turns<'a, H> {
         outcome
     }
 
-    /// Charges somebody who takes all there is: one after the other, under both, and more often than budgets come back.
+    /// Acts as a caller that takes all there is: one after the other, under both, and faster than budgets
+    /// come back.
     async fn flood(&mut self) {
         let [one, other] = self.quotas.map(|quota| quota.full_refill());
         let pause = one.min(other) / 8;
@@ -71,7 +72,7 @@ impl<'a, H: Harness> Turns<'a, H> {
         }
     }
 
-    /// Takes all there is under both, and leaves both known.
+    /// Takes all there is under both, and leaves both quotas known to the store.
     async fn use_up(&mut self) {
         self.ask_both().await;
         for turn in [0, 1, 0, 1] {
@@ -88,7 +89,7 @@ impl<'a, H: Harness> Turns<'a, H> {
         }
     }
 
-    /// A pause that is not longer than a quota is remembered under which nobody asks, and charges under both.
+    /// A pause that is not longer than an unused quota is remembered, and charges under both.
     async fn step_of_both(&mut self) -> (u32, Outcome) {
         let [one, other] = self.quotas.map(|quota| quota.full_refill().as_micros() as u64);
         let pause = self.random.below(4) * self.random.below(one.min(other) / 2) / 3;
@@ -99,7 +100,7 @@ impl<'a, H: Harness> Turns<'a, H> {
         (cost, self.charge(cost).await)
     }
 
-    /// A charge and a pause of any size.
+    /// A pause of any size and a charge.
     async fn step(&mut self) -> (u32, Outcome) {
         if self.random.below(3) > 0 {
             let quota = self.random.of(&self.quotas);
@@ -111,7 +112,8 @@ impl<'a, H: Harness> Turns<'a, H> {
     }
 }
 
-/// In no span is more admitted than the looser quota allows: what the larger holds, and what comes back under the faster.
+/// In no span is more admitted than the looser quota allows: what the larger holds, plus what comes back
+/// under the faster.
 pub async fn no_more_is_admitted_than_the_looser_allows<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (seed, quotas) in (0..).zip(pairs()) {
@@ -126,7 +128,7 @@ pub async fn no_more_is_admitted_than_the_looser_allows<H: Harness>(harness: H) 
     }
 }
 
-/// Who is denied is denied by one of the two: by what was admitted under both, taken together.
+/// A denial comes from one of the two: from what was admitted under both, taken together.
 pub async fn nobody_is_denied_whom_both_would_admit<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (seed, quotas) in (0..).zip(pairs()) {
@@ -164,7 +166,7 @@ pub async fn a_wait_under_either_is_exact<H: Harness>(harness: H) {
     }
 }
 
-/// Whichever of the two is the one that stays, its budget is whole after its full refill.
+/// Whichever of the two stays, its budget is full after its full refill.
 pub async fn nobody_is_locked_for_longer_than_a_full_refill<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (seed, quotas) in (0..).zip(pairs()) {
@@ -181,10 +183,10 @@ pub async fn nobody_is_locked_for_longer_than_a_full_refill<H: Harness>(harness:
     }
 }
 
-/// How far clocks step back: by less than any full refill, and by more.
+/// How far the clock steps back: by less than any full refill, and by more.
 const BACK: [Duration; 3] = [Duration::from_millis(10), HOUR, Duration::from_secs(20 * 86_400)];
 
-/// Nor does a clock that steps back lock anybody for longer, though both quotas stay in use.
+/// Nor does a clock that steps back lock anybody out for longer, even if both quotas stay in use.
 pub async fn a_step_back_locks_nobody_for_longer_than_a_full_refill<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (seed, quotas) in (0..).zip(pairs()) {
@@ -237,13 +239,13 @@ pub async fn a_wait_after_a_step_back_is_exact<H: Harness>(harness: H) {
     }
 }
 
-/// What was used above a smaller burst is not forgotten because somebody asks under it.
+/// What was used beyond a smaller burst is not forgotten because somebody asks under it.
 pub async fn a_smaller_burst_that_is_asked_gives_nothing_back<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for (large, small) in each(100, MINUTE).into_iter().zip(each(10, MINUTE)).chain([
         (Quota::per_second(1).burst(100), Quota::per_second(1).burst(10)),
         (Quota::leaky_bucket(1, SECOND).capacity(100), Quota::leaky_bucket(1, SECOND).capacity(10)),
-        // Also if it is very much smaller.
+        // Even if it is very much smaller.
         (Quota::per_second(1).burst(5_000), Quota::per_second(1)),
         (Quota::per_second(10).burst(90_000), Quota::per_second(10).burst(1)),
     ]) {
@@ -258,10 +260,10 @@ pub async fn a_smaller_burst_that_is_asked_gives_nothing_back<H: Harness>(harnes
     }
 }
 
-/// What was charged under one quota and is given back is there again under both.
+/// What was charged under one quota and is given back is available again under both.
 pub async fn what_is_given_back_is_given_back_to_both<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
-    // A queue gives back only to who is the last in it.
+    // A queue gives back only to the last in it.
     let in_line = |quota: &Quota| quota.algorithm() == tollgate_core::Algorithm::LeakyBucket;
     for quotas in pairs().filter(|quotas| !quotas.iter().any(in_line)) {
         let mut turns = Turns::new(&bench, quotas, 0).await;
@@ -280,7 +282,7 @@ pub async fn what_is_given_back_is_given_back_to_both<H: Harness>(harness: H) {
     }
 }
 
-/// Who is reset has used nothing of either.
+/// A key that is reset has used nothing of either.
 pub async fn a_reset_forgets_both<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quotas in pairs() {

@@ -1,4 +1,4 @@
-//! What is said of times to come.
+//! What outcomes announce about the future.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn quotas() -> impl Iterator<Item = Quota> {
     ])
 }
 
-/// Brings a key into a state with a history, at the same time for the same quota.
+/// Gives a key a history, ending at the same time for the same quota.
 async fn keep_busy<H: Harness>(caller: &Caller<'_, H>) {
     caller.reset().await;
     caller.bench.at(Duration::from_micros(7_777_777)).await;
@@ -27,7 +27,7 @@ async fn keep_busy<H: Harness>(caller: &Caller<'_, H>) {
     caller.drain().await;
 }
 
-/// Waiting exactly as long as a denied charge was told succeeds; a microsecond less fails.
+/// Waiting exactly as long as a denied charge was told to succeeds; a microsecond less fails.
 pub async fn a_wait_is_exact<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {
@@ -45,7 +45,7 @@ pub async fn a_wait_is_exact<H: Harness>(harness: H) {
     }
 }
 
-/// What remains grows when it was announced to, and is whole when it was announced to be.
+/// The remaining budget grows when announced, and is full when announced.
 pub async fn a_refill_and_a_reset_are_exact<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {
@@ -67,7 +67,7 @@ pub async fn a_refill_and_a_reset_are_exact<H: Harness>(harness: H) {
     }
 }
 
-/// A budget that is whole says that there is nothing to wait for.
+/// A full budget reports that there is nothing to wait for.
 pub async fn a_whole_budget_has_nothing_to_wait_for<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {
@@ -81,7 +81,7 @@ pub async fn a_whole_budget_has_nothing_to_wait_for<H: Harness>(harness: H) {
     }
 }
 
-/// A cost larger than the quota can ever hold is answered with never, costs nothing, and is no error.
+/// A cost larger than the quota can ever hold is answered with never, takes nothing, and is not an error.
 pub async fn a_cost_above_the_capacity_is_never<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in quotas() {
@@ -97,7 +97,7 @@ pub async fn a_cost_above_the_capacity_is_never<H: Harness>(harness: H) {
     }
 }
 
-/// Of several rules that deny, the request waits for the last; never is the longest wait of all.
+/// If several rules deny, the request waits for the last; never is the longest wait of all.
 pub async fn a_denied_request_waits_for_the_last_of_its_rules<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let [a, b, c] = [Quota::per_second(1), Quota::fixed_window(2, MINUTE), Quota::sliding_log(3, SECOND)]

@@ -6,10 +6,10 @@ use tollgate_core::{Algorithm, HOUR, MINUTE, Quota, SECOND};
 
 use crate::{Bench, Caller, Harness, each, wait};
 
-/// A sliding window of 100 a minute with these counts, so far into the current window.
+/// A sliding window of 100 a minute with these counts, `elapsed` seconds into the current window.
 async fn sliding<H: Harness>(bench: &Bench<H>, previous: u32, current: u32, elapsed: u64) -> Caller<'_, H> {
     let mut caller = bench.caller(Quota::sliding_window(100, MINUTE));
-    // Both windows are filled under a larger limit, so that any two counts can be had.
+    // Both windows are filled under a larger limit, so that any two counts are possible.
     caller.quota = Quota::sliding_window(1_000, MINUTE);
     bench.step_back(MINUTE).await;
     caller.take(previous).await;
@@ -56,7 +56,7 @@ pub async fn a_token_bucket_refills_steadily<H: Harness>(harness: H) {
     assert_eq!(caller.drain().await, 50);
 }
 
-/// A bucket of 50 at 10 a second: 45 are taken at once, a second later it holds 15.
+/// A bucket of 50 at 10 a second: 45 are taken at once, and a second later it holds 15.
 pub async fn a_token_bucket_adds_to_what_was_left<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let caller = bench.caller(Quota::per_second(10).burst(50));
@@ -65,7 +65,7 @@ pub async fn a_token_bucket_adds_to_what_was_left<H: Harness>(harness: H) {
     assert_eq!(caller.drain().await, 15);
 }
 
-/// Capacity 10 at 5 a second: ten pass, the eleventh fails, 0.2 s later one passes.
+/// Capacity 10 at 5 a second: ten are admitted, the eleventh is denied, 0.2 s later one is admitted.
 pub async fn a_token_bucket_passes_its_burst_and_then_its_rate<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let caller = bench.caller(Quota::per_second(5).burst(10));
@@ -84,7 +84,7 @@ pub async fn an_idle_token_bucket_fills_to_its_burst<H: Harness>(harness: H) {
     assert_eq!(caller.drain().await, 10);
 }
 
-/// A leaky bucket of 3 draining one a second, five at once: three pass at 0, 1 and 2 s, two are denied.
+/// A leaky bucket of 3 draining one a second, five at once: three leave at 0, 1 and 2 s, two are denied.
 pub async fn a_leaky_bucket_spaces_departures<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     let caller = bench.caller(Quota::leaky_bucket(1, SECOND).capacity(3));
@@ -98,7 +98,7 @@ pub async fn a_leaky_bucket_spaces_departures<H: Harness>(harness: H) {
     }
 }
 
-/// 20 at 85 % of one window and 20 at the start of the next all pass a fixed window, and no other.
+/// 20 at 85 % of one window and 20 at the start of the next all pass a fixed window, but no other algorithm.
 pub async fn only_a_fixed_window_passes_twice_its_limit_around_an_edge<H: Harness>(harness: H) {
     let bench = Bench::new(harness).await;
     for quota in each(20, MINUTE) {

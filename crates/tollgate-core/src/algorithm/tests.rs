@@ -25,7 +25,7 @@ fn each(limit: u32, period: Duration) -> [Quota; 5] {
     ]
 }
 
-/// A counter with a quota and a clock of its own.
+/// A counter with its own quota and clock.
 #[derive(Clone)]
 struct Subject {
     quota: Quota,
@@ -66,7 +66,7 @@ impl Subject {
         Receipt::new(self.now, outcome.reset_after())
     }
 
-    /// Charges one at a time until one is denied, and says how many were not.
+    /// Charges one at a time until one is denied, and returns how many were not.
     fn drain(&mut self) -> u32 {
         (0..).take_while(|_| self.charge(1).is_admitted()).count() as u32
     }

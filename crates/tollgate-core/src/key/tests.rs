@@ -95,7 +95,7 @@ fn who_is_unclear_is_shown_so_and_is_no_secret() {
     assert_eq!(Key::from("a").and(Key::UNCLEAR).into_secret(), Key::secret("a").and(Key::UNCLEAR));
 }
 
-/// A store may know keys by how they are shown.
+/// A store may identify keys by how they are shown.
 #[test]
 fn a_digest_of_several_parts_is_shown_as_no_single_part_is() {
     let part = "x".repeat(40);

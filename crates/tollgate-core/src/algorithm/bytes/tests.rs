@@ -36,14 +36,14 @@ fn bytes_are_of_one_counter() {
             let counter = counted(quota, costs);
             let bytes = counter.to_bytes();
             assert_eq!(Counter::from_bytes(&bytes), Some(counter), "{quota}: {bytes:02x?}");
-            // Cut short or made longer, they are of none, or of another one.
+            // Cut short or extended, they are not those of a counter, or those of another one.
             assert_ne!(Counter::from_bytes(&bytes[..bytes.len() - 1]), Counter::from_bytes(&bytes));
             assert_ne!(Counter::from_bytes(&[&bytes[..], &[1]].concat()), Counter::from_bytes(&bytes));
         }
     }
 }
 
-/// A counter that is asked under two quotas at once, and then as often under the first again as is said.
+/// A counter that is asked under two quotas at once, and then `again` times under the first.
 fn of_two(one: Quota, other: Quota, again: u32) -> Counter {
     let mut counter = counted(one, &[1]);
     counter.charge(&other, 1, NOW.saturating_add(Duration::from_micros(1)));
@@ -138,14 +138,14 @@ fn a_log_may_have_zeros_before_its_entries_and_room_behind_them() {
     ] {
         assert_eq!(Counter::from_bytes(&value).as_ref(), Some(&counter), "{value:02x?}");
     }
-    // But not between them, and what costs something is an entry.
+    // But not between them, and anything with a cost is an entry.
     let (first, others) = entries.split_at(MOMENT + 1);
     assert_eq!(Counter::from_bytes(&[head, first, &zeros, others].concat()), None);
     assert_eq!(Counter::from_bytes(&[head, first, &room, others].concat()), None);
     assert_eq!(Counter::from_bytes(&[head, entries, &[0xff; MOMENT], &[1]].concat()), None);
 }
 
-/// To the quota that such a counter would be of, a part of a microsecond is another one.
+/// To the quota that such a counter would belong to, a part of a microsecond means something else.
 #[test]
 fn a_rate_that_no_quota_has_is_none() {
     let bucket = |micros: u64, units: u32| {
@@ -158,7 +158,7 @@ fn a_rate_that_no_quota_has_is_none() {
         (1_000_000, 8, false),
         (250, 1_000_003, true),
         (1, 4_294_967, true),
-        // More than any quota holds in a millisecond.
+        // More than any quota has in a millisecond.
         (1, 4_294_968, false),
         (3, u32::MAX - 1, false),
     ] {
@@ -172,7 +172,7 @@ fn bytes_begin_with_the_head() {
     for quota in quotas().into_iter().filter(|quota| quota.algorithm() != Algorithm::SlidingLog) {
         assert!(counted(quota, &[1]).to_bytes().starts_with(&Counter::head(&quota)), "{quota}");
     }
-    // A log is as wide as its costs, where a store may have written it wider.
+    // A log is as wide as its costs, but a store may have written it wider.
     let quota = Quota::sliding_log(10, MINUTE);
     assert!(counted(quota, &[1]).to_bytes().starts_with(&Counter::head(&quota)));
 }

@@ -63,14 +63,14 @@ fn changing_to_and_fro_gains_nothing_and_loses_nothing() {
         subject.take(2);
         for quota in [new, old, new, old, new, old] {
             subject.quota = quota;
-            // Does not fit, and is counted under the new quota from here on.
+            // Does not fit, and counts under the new quota from here on.
             assert!(!subject.charge(quota.max()).is_admitted(), "{old} and {new}");
         }
         assert_eq!(subject.remaining(), old.max() - 2, "{old} and {new}");
     }
 }
 
-/// Nor does a state that is asked by itself count beyond the end of the numbers.
+/// Nor does a state that is asked on its own count past the largest number.
 #[test]
 fn a_live_window_of_a_period_without_an_end_is_no_reason_to_panic() {
     let (quota, endless) = (Quota::sliding_window(10, MINUTE), Quota::sliding_window(10, Duration::MAX));

@@ -109,7 +109,7 @@ fn nobody_is_locked_for_longer_than_two_full_refills() {
             subject.debit(cost);
         }
         assert!(wait(&subject.peek(quota.max())) <= longest, "{quota}");
-        // Nor if the clock is set back, to before all of it.
+        // Nor if the clock is set back to before all of it.
         subject.step_back(10 * quota.full_refill());
         let told = wait(&subject.charge(quota.max()));
         assert!(told <= longest, "{quota}");
@@ -124,7 +124,7 @@ fn a_step_back_cuts_a_budget_that_has_paid_off_to_one_full_refill() {
         let mut subject = Subject::new(quota);
         subject.debit(quota.max() + 1);
         subject.advance(2 * wait(&subject.peek(1)));
-        // The next one who is admitted finds that nothing is owed any more.
+        // The next charge that is admitted finds that nothing is owed any more.
         subject.take(1);
         subject.step_back(3 * quota.full_refill());
         assert_eq!(subject.peek(1).reset_after(), quota.full_refill(), "{quota}");
@@ -212,7 +212,7 @@ fn bytes_tell_that_a_counter_owes() {
 
 #[test]
 fn the_slowest_of_budgets_owes_what_can_be_told() {
-    // It takes 137 years to be whole, and there is no telling of more than 142.
+    // It takes 137 years to be full, and a wait of more than 142 cannot be reported.
     let mut subject = Subject::new(Quota::token_bucket(10, 365 * 10 * crate::DAY).burst(137));
     subject.debit(137);
     let told = wait(&subject.peek(1));
@@ -222,7 +222,7 @@ fn the_slowest_of_budgets_owes_what_can_be_told() {
     assert_eq!(Counter::from_bytes(&subject.counter.to_bytes()), Some(subject.counter));
 }
 
-/// A window that counts as much as numbers go to, after one that did so, too.
+/// A window that counts as much as the type can hold, after another one that did.
 #[test]
 fn a_debt_that_is_larger_than_any_limit_refills_when_it_is_paid_off() {
     let mut subject = Subject::new(Quota::sliding_window(u32::MAX, MINUTE));

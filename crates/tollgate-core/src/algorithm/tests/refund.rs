@@ -8,7 +8,7 @@ fn a_receipt_gives_its_charge_back() {
         let receipt = subject.take(5);
         subject.refund(5, Some(receipt));
         assert_eq!(subject.remaining(), 6, "{quota}");
-        // One part of it after the other.
+        // Now in several parts.
         let receipt = subject.take(6);
         subject.refund(2, Some(receipt));
         assert_eq!(subject.remaining(), 2, "{quota}");
@@ -134,7 +134,7 @@ fn what_has_come_back_by_itself_is_not_given_back_again() {
     subject.advance(9 * SECOND);
     subject.take(9);
     subject.advance(SECOND - Duration::from_millis(100));
-    // A tenth of a unit is still out.
+    // A tenth of a unit is still missing.
     subject.refund(10, Some(receipt));
     assert_eq!(subject.remaining(), 1);
 }

@@ -31,7 +31,7 @@ fn a_window_that_had_nearly_faded_counts_again_when_the_clock_steps_back_into_it
     subject.take(100);
     subject = subject.at(114 * SECOND);
     assert_eq!(subject.drain(), 90);
-    // Back to where the same share of a window is left, or less, of a window that was full.
+    // Back to where the same share of a window is left, or less, in a window that was full.
     subject = subject.at(57 * SECOND);
     assert_eq!(subject.drain(), 0);
 }
@@ -43,7 +43,7 @@ fn a_clock_that_steps_back_locks_nobody_for_longer_than_a_full_refill() {
             let mut subject = Subject::new(quota).at(1_000_000 * SECOND);
             subject.drain();
             subject.step_back(step);
-            // As a caller would, who comes back when told to.
+            // Like a caller that comes back when told to.
             let stepped_at = subject.now;
             let whole = stepped_at.saturating_add(quota.full_refill());
             while let Some(retry) = subject.charge(quota.max()).retry() {
@@ -106,7 +106,7 @@ fn a_clock_that_trembles_on_the_edge_of_a_window_frees_nothing() {
             admitted += subject.drain();
             subject.step_back(2 * MICRO);
         }
-        // The fixed window begins anew at its edge, once.
+        // The fixed window restarts once, at its edge.
         let most = if quota.algorithm() == Algorithm::FixedWindow { 40 } else { 20 };
         assert!(admitted <= most, "{quota}: {admitted}");
     }
@@ -122,7 +122,7 @@ fn a_fixed_window_is_not_begun_twice_when_the_clock_steps_back_over_its_edge() {
     assert_eq!(subject.remaining(), 0);
 }
 
-/// Only a clock of one's own gets there.
+/// Only a custom clock gets there.
 #[test]
 fn nothing_panics_at_the_end_of_time() {
     for quota in each(10, MINUTE) {

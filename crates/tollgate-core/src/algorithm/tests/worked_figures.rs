@@ -1,6 +1,6 @@
 use super::*;
 
-/// A sliding window of 100 a minute with these counts, so far into the current window.
+/// A sliding window of 100 a minute with these counts, `elapsed` seconds into the current window.
 fn sliding(previous: u32, current: u32, elapsed: u64) -> Subject {
     let mut subject = Subject::new(Quota::sliding_window(100, MINUTE));
     subject.now = START.saturating_sub(MINUTE);
