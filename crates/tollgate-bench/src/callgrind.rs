@@ -3,14 +3,14 @@
 use std::env;
 use std::process::Command;
 
-/// Runs this binary under callgrind with `argument`, and counts the instructions inside of functions whose
-/// name matches `function`.
+/// Runs this binary under callgrind with `argument`, and counts the instructions inside functions whose name
+/// matches `function`.
 ///
-/// Only there, because starting a clock takes a number of instructions that differs from run to run.
+/// Only those, because starting a clock takes a number of instructions that differs from run to run.
 ///
 /// # Panics
 ///
-/// When valgrind is not installed, or the run fails.
+/// If valgrind is not installed, or the run fails.
 pub fn instructions(argument: &str, function: &str) -> f64 {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

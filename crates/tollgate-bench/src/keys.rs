@@ -1,7 +1,7 @@
 //! Keys, in the order in which requests bring them.
 //!
-//! They are made beforehand and lie in memory in that order, because the key of a request that a server
-//! has just read is in the processor's cache, whatever happens to the counter that belongs to it.
+//! They are made beforehand and lie in memory in that order, because the key of a request that a server has
+//! just read is in the processor's cache, whatever happens to its counter.
 
 /// The key of one caller.
 #[must_use]
@@ -27,10 +27,11 @@ pub fn uniform(count: u64, len: usize, seed: u64) -> Vec<String> {
     (0..len).map(|_| key((random.unit() * count as f64) as u64)).collect()
 }
 
-/// `len` requests, each from one of `count` callers, the n-th most frequent in proportion to 1/n (Zipf's law).
+/// `len` requests, each from one of `count` callers, the n-th most frequent in proportion to 1/n (Zipf's
+/// law).
 ///
-/// Who is frequent has nothing to do with who came first: if it had, the keys of the frequent would lie side by side in
-/// a store that keeps keys.
+/// How frequent a caller is has nothing to do with when it came first. Otherwise the keys of frequent callers
+/// would lie side by side in a store that keeps keys.
 #[must_use]
 pub fn zipf(count: u64, len: usize, seed: u64) -> Vec<String> {
     let mut random = Random(seed);
@@ -39,7 +40,7 @@ pub fn zipf(count: u64, len: usize, seed: u64) -> Vec<String> {
     (0..len).map(|_| key(scattered(rank(), count))).collect()
 }
 
-/// One to one among the numbers below `count`, which must not be a multiple of [`SCATTER`].
+/// A one-to-one mapping of the numbers below `count`, which must not be a multiple of [`SCATTER`].
 const fn scattered(number: u64, count: u64) -> u64 {
     (number as u128 * SCATTER as u128 % count as u128) as u64
 }
@@ -51,7 +52,7 @@ const SCATTER: u64 = 2_654_435_761;
 struct Random(u64);
 
 impl Random {
-    /// A number from 0 up to, and without, 1.
+    /// A number from 0 up to, but not including, 1.
     fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

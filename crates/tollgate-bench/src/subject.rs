@@ -13,7 +13,7 @@ pub trait Subject<K>: Sync {
     fn admits(&self, key: &K) -> bool;
 }
 
-/// Ours, with one rule.
+/// Our store, with one rule.
 #[derive(Debug)]
 pub struct Ours {
     /// Where it counts.
@@ -51,7 +51,7 @@ impl<K: Clone + Eq + Hash> Governor<K> {
     ///
     /// # Panics
     ///
-    /// When one of them is zero.
+    /// If one of them is zero.
     #[must_use]
     pub fn per_hour(limit: u32, burst: u32) -> Self {
         let number = |n| NonZeroU32::new(n).expect("a quota above zero");
@@ -67,8 +67,8 @@ impl<K: Clone + Eq + Hash + Sync + Send> Subject<K> for Governor<K> {
     }
 }
 
-/// The least that a store of many keys could do: hash the key, read the clock, and change a number in one line of memory. It
-/// has no lock, and decides nothing; keys of the same line share their number.
+/// The least that a store of many keys could do: hash the key, read the clock, and change a number in one
+/// line of memory. It has no lock, and decides nothing; keys of the same line share their number.
 #[derive(Debug)]
 pub struct Floor {
     hash: KeyHash,
@@ -82,7 +82,7 @@ pub struct Floor {
 struct Line(AtomicU64);
 
 impl Floor {
-    /// With as much memory as [`Ours`] takes for so many keys.
+    /// With as much memory as [`Ours`] takes for this many keys.
     #[must_use]
     pub fn new(keys: usize) -> Self {
         // 64 bytes for every nine fifths of a key are 36 for each.
@@ -109,7 +109,7 @@ where
 ///
 /// # Panics
 ///
-/// When the name is not allowed.
+/// If the name is not allowed.
 #[must_use]
 pub fn rule(name: &str) -> RuleName {
     RuleName::new(name).expect("an allowed name")

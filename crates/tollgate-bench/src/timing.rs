@@ -1,8 +1,8 @@
 //! Time per decision, of several subjects in turn.
 //!
 //! On a machine that does other things as well, two runs cannot be compared. So each round measures all
-//! subjects one after the other, the ratio is taken within the round, and what is shown is the median
-//! over the rounds.
+//! subjects one after the other, the ratio is taken within the round, and the median over the rounds is
+//! shown.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -17,7 +17,7 @@ pub type Measure<'a> = Box<dyn Fn() -> f64 + 'a>;
 pub struct Medians {
     /// In the order of the subjects.
     pub nanos: Vec<f64>,
-    /// How many times the first one's time each of them takes.
+    /// The time of each subject, as a multiple of the first one's.
     pub ratios: Vec<f64>,
 }
 
@@ -39,12 +39,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Takes the requests of each thread through `admits`, the threads at the same time, and says how many
-/// nanoseconds there are to a decision.
+/// Passes the requests of each thread to `admits`, on all threads at the same time, and returns the
+/// nanoseconds per decision.
 ///
 /// # Panics
 ///
-/// When a request is denied: what was to be measured is admissions.
+/// If a request is denied: the benchmark measures admissions.
 pub fn nanos_per_decision<K: Sync>(requests: &[Vec<K>], admits: impl Fn(&K) -> bool + Sync) -> f64 {
     let (start, end) = (Barrier::new(requests.len() + 1), Barrier::new(requests.len() + 1));
     thread::scope(|scope| {

@@ -70,8 +70,8 @@ impl Ledger {
     ///
     /// That is what the largest of them holds, plus what comes back in that span under the fastest. A fixed
     /// window admits its limit once more around an edge, so that is allowed here, too. With more than two
-    /// quotas, a fixed window is allowed its limit twice more. A sliding window is then allowed its limit once
-    /// more, because it is no longer known to the fraction when another takes its place.
+    /// quotas, a fixed window is allowed its limit twice more. A sliding window is then allowed its limit
+    /// once more, because it is no longer known to the fraction when another takes its place.
     ///
     /// # Panics
     ///

@@ -1,8 +1,8 @@
-//! What goes wrong with a server.
+//! Errors about servers.
 
 use std::{error, fmt, io};
 
-/// What a server did not do, in words for whoever reads the test's output.
+/// What a server did not do, in words for the reader of the test's output.
 pub struct Error {
     message: String,
     code: Option<String>,
@@ -21,7 +21,7 @@ impl Error {
         Self { lacks_tls: true, ..Self::new(message) }
     }
 
-    /// The word with which the server's answer began if that was an error, such as `READONLY`.
+    /// The first word of the server's answer if that was an error, such as `READONLY`.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         self.code.as_deref()
@@ -33,7 +33,7 @@ impl Error {
         self.lacks_tls
     }
 
-    /// The same error, with what was being done before it.
+    /// The same error, preceded by what was being done.
     pub(crate) fn context(mut self, doing: impl fmt::Display) -> Self {
         self.message = format!("{doing}: {}", self.message);
         self
@@ -46,7 +46,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The message as it is: `expect` and tests that return an error show this one.
+/// The plain message: `expect` and tests that return an error show this one.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)

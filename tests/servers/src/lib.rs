@@ -1,8 +1,8 @@
 //! Real servers for Tollgate's tests and benchmarks, started by the test that needs them.
 //!
-//! [`RedisServer`] is one Redis or Valkey, [`Replication`] a master with replicas, and [`Sentinels`] the same with
-//! somebody who watches over them. [`Cluster`] is a Redis Cluster. [`Proxy`] is a
-//! bad network before any of them. [`PostgresServer`] is one PostgreSQL.
+//! [`RedisServer`] is one Redis or Valkey, [`Replication`] a master with replicas, and [`Sentinels`] the same
+//! with sentinels that watch over them. [`Cluster`] is a Redis Cluster. [`Proxy`] is a bad network in front
+//! of any of them. [`PostgresServer`] is one PostgreSQL.
 //!
 //! ```
 //! use tollgate_servers::RedisServer;
@@ -18,18 +18,18 @@
 //!
 //! # Which server
 //!
-//! The binary that the environment variable `REDIS_SERVER` names, `redis-server` on the `PATH` unless it is set.
-//! Redis 6.2 and later and Valkey will do. PostgreSQL is looked for in the directory that `POSTGRES_BIN` names, and unless
-//! it is set on the `PATH` and where systems put it; any since version 11.
+//! The binary that the environment variable `REDIS_SERVER` names, or else `redis-server` on the `PATH`. Redis
+//! 6.2 and later and Valkey work. PostgreSQL is looked for in the directory that `POSTGRES_BIN` names; if
+//! that is not set, on the `PATH` and where systems put it. Any version since 11 works.
 //!
 //! # What is left behind
 //!
-//! Nothing. A server is killed and its directory removed when its value is dropped, also by a test that panics.
-//! What is not dropped, because it is in a `static` or the test was killed, is killed by a shell that waits for
-//! the end of the test's process.
+//! Nothing. A server is killed and its directory removed when its value is dropped, even by a test that
+//! panics. A server that is not dropped, because it is in a `static` or the test was killed, is killed by a
+//! shell that waits for the end of the test's process.
 //!
-//! Every server has a port of its own on 127.0.0.1, so that tests run at the same time. All that is done to a
-//! server blocks until it is done, for some milliseconds mostly. Unix only.
+//! Every server has its own port on 127.0.0.1, so that tests can run at the same time. Every operation on a
+//! server blocks until it is done, mostly for some milliseconds. Unix only.
 
 mod cluster;
 mod error;

@@ -9,22 +9,23 @@ use std::{
 
 use socket2::{Domain, Socket, Type};
 
-/// From which ports are taken.
+/// The first port that is used.
 ///
-/// Below those that systems give to outgoing connections: a client that tries again and again to reach a server
-/// that is gone would otherwise be given that port itself some day, and be connected to itself.
+/// These ports are below those that systems give to outgoing connections. Otherwise a client that keeps
+/// trying to reach a server that is gone would be given that port itself some day, and be connected to
+/// itself.
 const FIRST: u16 = 10_000;
 const COUNT: u32 = 10_000;
 
-/// How far above a node's port the one is on which it speaks to other nodes of its cluster. Before Redis 7.0 it
-/// is always that far. Above all other ports of ours, and below the outgoing connections' as well.
+/// How far above a node's port is the one on which it speaks to other nodes of its cluster. Before Redis 7.0
+/// this is fixed. These ports are above all our other ports, and also below those of outgoing connections.
 const BUS: u16 = 10_000;
 
-/// A port of 127.0.0.1, and the one of the cluster's bus.
+/// A port of 127.0.0.1, and the one for the cluster's bus.
 ///
-/// Where the system lets it, as Linux does, it is kept for as long as this lives, even while the server is down:
-/// a client that looks for the server must not find one of another test there. Elsewhere it was free a moment
-/// ago, and is likely to stay so.
+/// Where the system allows it, as Linux does, the port is reserved for as long as this lives, even while the
+/// server is down: a client that looks for the server must not find one of another test there. Elsewhere it
+/// was free a moment ago, and is likely to stay free.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -32,10 +33,10 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// One that nobody uses.
+    /// A port that nobody uses.
     pub(crate) fn reserve() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // So that test processes that run at the same time rarely try the same ones.
+        // Test processes that run at the same time start elsewhere, so they rarely try the same ports.
         let start = process::id() % COUNT * 7919;
         loop {
             let next = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
@@ -52,11 +53,12 @@ impl Port {
     }
 }
 
-/// Fails if anybody else has the port, be it reserved or in use.
+/// Fails if anybody else has the port, whether reserved or in use.
 fn reserve(port: u16) -> io::Result<Socket> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)).into())?;
-    // From now on who says the same can listen there, as servers do, though not reserve it, which is said later.
+    // From now on others that set the same option can listen there, as servers do. They cannot reserve it,
+    // because `reserve` sets the option only after binding.
     socket.set_reuse_address(true)?;
     Ok(socket)
 }

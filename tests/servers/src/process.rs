@@ -23,7 +23,8 @@ use crate::{
 pub(crate) enum End {
     /// Without being asked (`SIGKILL`).
     Kill,
-    /// By being told to leave all as it is (`SIGQUIT`), for one that has processes and memory of its own to let go of.
+    /// By telling it to quit immediately (`SIGQUIT`), for one that has its own processes and memory to
+    /// release.
     Quit,
 }
 
@@ -52,7 +53,7 @@ impl Process {
         Self::spawn_ended_by(End::Kill, command, scratch)
     }
 
-    /// The same, but it is ended like this.
+    /// The same, but ended as `end` says.
     pub(crate) fn spawn_ended_by(
         end: End,
         command: &mut Command,
@@ -79,16 +80,16 @@ impl Process {
         Ok(status)
     }
 
-    /// Stops it, and comes back when it stands still.
+    /// Stops it, and returns when it has stopped.
     pub(crate) fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP)?;
         if self.paused.swap(true, Ordering::Relaxed) {
-            // That it stands still is told once.
+            // A stop is reported only once.
             return Ok(());
         }
         let pid = Pid::from_child(&self.child());
         wait::until("the process to stop", wait::LIMIT, || {
-            // For stops only: its end is left to the child's own wait.
+            // Only for stops: its end is left to the child's own wait.
             match waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG) {
                 Ok(Some(_)) => Ok(()),
                 Ok(None) => Err("it runs".to_owned()),
@@ -102,7 +103,7 @@ impl Process {
         self.signal(Signal::CONT)
     }
 
-    /// Ends it without asking, and comes back when it has ended. Nothing happens if it has already.
+    /// Ends it without asking, and returns when it has ended. Does nothing if it already has.
     pub(crate) fn kill(&self) -> Result<()> {
         let mut child = self.child();
         if child.try_wait()?.is_none() {
@@ -112,7 +113,7 @@ impl Process {
                     kill_process(Pid::from_child(&child), Signal::QUIT).map_err(std::io::Error::from)?;
                 }
             }
-            // While the child is not waited for, nobody else is given its number.
+            // Until the child is waited for, its process id is not reused.
             self.forget();
             child.wait()?;
         }
@@ -121,7 +122,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) -> Result<()> {
         let mut child = self.child();
-        // Its number may be somebody else's once it has been waited for.
+        // Once it has been waited for, its process id may belong to another process.
         if let Some(status) = child.try_wait()? {
             return Err(Error::new(format!("the process has ended: {status}")));
         }
@@ -141,7 +142,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A destructor cannot do more about it than the shell will.
+        // A destructor cannot do more about a failure; the shell will kill it.
         let _ = self.kill();
     }
 }

@@ -1,4 +1,4 @@
-//! A Prometheus that looks at one server.
+//! A Prometheus that scrapes one server.
 
 use std::{
     env, fs,
@@ -17,11 +17,12 @@ const LOG: &str = "prometheus.log";
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// A Prometheus, which ends when it is dropped: that which the environment variable `PROMETHEUS` names, `prometheus` on the
-/// `PATH` unless it is set.
+/// A Prometheus, which ends when it is dropped.
+///
+/// It is the binary that the environment variable `PROMETHEUS` names, or else `prometheus` on the `PATH`.
 #[derive(Debug)]
 pub struct Prometheus {
-    // Before the directory, so that it has ended when that is removed.
+    // Before the directory, so that it has ended when the directory is removed.
     _process: Process,
     port: Port,
     _scratch: Scratch,
@@ -32,7 +33,7 @@ impl Prometheus {
     ///
     /// # Errors
     ///
-    /// If there is none, or it does not start in time.
+    /// If there is no Prometheus, or it does not start in time.
     pub fn start(target: SocketAddr, alerts: &Path) -> Result<Self> {
         let (scratch, port) = (Scratch::new()?, Port::reserve());
         let config = scratch.file("prometheus.yml");
@@ -76,11 +77,11 @@ impl Prometheus {
         Ok(started)
     }
 
-    /// What the server answers to a query of this moment: the body, which is JSON.
+    /// The server's answer to an instant query: the body, which is JSON.
     ///
     /// # Errors
     ///
-    /// What the server says that is wrong with it, or that it cannot be reached.
+    /// If the server rejects the query or cannot be reached.
     pub fn query(&self, expression: &str) -> Result<String> {
         let expression = utf8_percent_encode(expression, NON_ALPHANUMERIC);
         self.get(&format!("/api/v1/query?query={expression}"))
@@ -89,7 +90,7 @@ impl Prometheus {
     fn get(&self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port.number()))?;
         stream.set_read_timeout(Some(ANSWER))?;
-        // Of this version, so that the body comes as it is and ends with the connection.
+        // HTTP/1.0, so that the body is not chunked and ends with the connection.
         write!(stream, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

@@ -6,7 +6,7 @@ use crate::{
     wait,
 };
 
-/// A master with replicas, in sync when it is started. Nobody watches over them: see
+/// A master with replicas, in sync when it is started. Nothing watches over them: see
 /// [`Sentinels`](crate::Sentinels) for that.
 #[derive(Debug)]
 pub struct Replication {
@@ -15,7 +15,7 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// Starts a master with that many replicas.
+    /// Starts a master with this many replicas.
     ///
     /// # Errors
     ///
@@ -39,19 +39,19 @@ impl Replication {
         Ok(started)
     }
 
-    /// The one that was the master from the start.
+    /// The server that was the master at the start.
     #[must_use]
     pub fn master(&self) -> &RedisServer {
         &self.master
     }
 
-    /// Those that were replicas from the start.
+    /// The servers that were replicas at the start.
     #[must_use]
     pub fn replicas(&self) -> &[RedisServer] {
         &self.replicas
     }
 
-    /// Makes the replica of that number a master. The other one is not told, and goes on if it runs.
+    /// Makes the replica with this number a master. The old master is not informed, and continues if it runs.
     ///
     /// # Errors
     ///
@@ -67,11 +67,11 @@ impl Replication {
         Ok(replica)
     }
 
-    /// Comes back when all replicas have what the master has now.
+    /// Returns when all replicas have what the master has now.
     ///
     /// # Errors
     ///
-    /// If they have not in time, or a replica was promoted.
+    /// If they do not have it in time, or a replica was promoted.
     pub fn wait_until_in_sync(&self) -> Result<()> {
         let written = offset(&self.master)?;
         for replica in &self.replicas {
@@ -81,7 +81,7 @@ impl Replication {
     }
 }
 
-/// How far the server's history of changes goes.
+/// The length of the server's history of changes.
 pub(crate) fn offset(server: &RedisServer) -> Result<u64> {
     parsed(&server.info("replication")?, "master_repl_offset")
 }

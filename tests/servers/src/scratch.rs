@@ -1,4 +1,4 @@
-//! Directories that do not outlive the test, nor do the servers in them.
+//! Directories that do not outlive the test, and neither do the servers in them.
 
 use std::{
     fs, io,
@@ -13,12 +13,12 @@ use std::{
 
 use crate::{Error, Result};
 
-/// The file in a server's directory that says which process is to end with it, and by which signal.
+/// The file in a server's directory that names the process that has to end with it, and the signal for that.
 pub(crate) const PID_FILE: &str = "pid";
 
-/// What is done when the test's process has ended in whichever way: its end of the pipe is closed then.
+/// What is done when the test's process has ended in any way: then its end of the pipe is closed.
 ///
-/// An interrupt at the keyboard reaches the shell as well, and must not end it before the servers.
+/// An interrupt from the keyboard reaches the shell as well, and must not end it before the servers.
 const CLEAN_UP: &str = r#"
 trap '' HUP INT TERM
 cat
@@ -53,7 +53,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A destructor cannot do more about it than the shell will.
+        // A destructor cannot do more about a failure; the shell will remove it.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -61,7 +61,7 @@ impl Drop for Scratch {
 /// The directory of this process.
 struct Root {
     path: PathBuf,
-    /// Holds the pipe open as long as this process lives.
+    /// Holds the pipe open for as long as this process lives.
     _shell: Child,
 }
 
@@ -88,13 +88,13 @@ impl Root {
     }
 }
 
-/// A new directory. Its name is short, as the path of a Unix socket must be.
+/// A new directory. Its name is short, because the path of a Unix socket must be.
 fn unique(parent: &Path) -> io::Result<PathBuf> {
     let mut attempt = 0;
     loop {
         let path = parent.join(format!("tollgate-{}-{attempt}", process::id()));
         match create(&path) {
-            // Left by a process that had the same number before a restart of the machine.
+            // Left by a process that had the same id before the machine was restarted.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => attempt += 1,
             Err(error) => return Err(error),
             Ok(()) => return Ok(path),

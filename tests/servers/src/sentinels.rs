@@ -1,18 +1,18 @@
-//! A master and its replicas that are watched over.
+//! A master and its replicas, watched over by sentinels.
 
 use crate::{Builder, Error, RedisServer, Replication, Result, replication::is_master, wait};
 
 /// How many sentinels there are. Two of them decide.
 const SENTINELS: usize = 3;
 
-/// What a sentinel does more often than it usually would, in milliseconds, so that tests are quick. Sentinels
-/// before Redis 7.0 cannot be told.
+/// What a sentinel does more often than it usually would, in milliseconds, so that tests are quick. Before
+/// Redis 7.0 this cannot be configured.
 ///
-/// Its pings are left as they are: a replica that has not answered for five of them is not made the master, and
-/// while the master is gone it is asked no more often than each second.
+/// The ping period is left unchanged: a replica that has not answered for five pings is not made the master,
+/// and while the master is gone it is asked at most once a second.
 const PERIODS: [(&str, &str); 3] = [("info-period", "100"), ("ask-period", "100"), ("publish-period", "100")];
 
-/// A master with replicas and three sentinels, which make a replica the master when the master is gone for half
+/// A master with replicas and three sentinels, which promote a replica when the master has been gone for half
 /// a second.
 #[derive(Debug)]
 pub struct Sentinels {
@@ -24,8 +24,9 @@ impl Sentinels {
     /// The name under which the sentinels know the master.
     pub const NAME: &'static str = "tollgate";
 
-    /// Starts a master with that many replicas and three sentinels. Comes back when the sentinels know all of
-    /// them, and each other.
+    /// Starts a master with this many replicas and three sentinels.
+    ///
+    /// Returns when the sentinels know all of them, and each other.
     ///
     /// # Errors
     ///
@@ -34,7 +35,7 @@ impl Sentinels {
         Self::start_with(RedisServer::builder(), replicas)
     }
 
-    /// The same, master and replicas with these options.
+    /// The same, with these options for master and replicas.
     ///
     /// # Errors
     ///
@@ -46,7 +47,7 @@ impl Sentinels {
         let sentinels = (0..SENTINELS).map(|_| watching.clone().start()).collect::<Result<Vec<_>>>()?;
         for sentinel in &sentinels {
             for (period, milliseconds) in PERIODS {
-                // It works without as well, though more slowly.
+                // Without this it works, too, but more slowly.
                 let _ = sentinel.command(&["SENTINEL", "DEBUG", period, milliseconds]);
             }
         }
@@ -75,7 +76,7 @@ impl Sentinels {
         &self.replication
     }
 
-    /// Master and replicas, the one first that was the master from the start.
+    /// Master and replicas, starting with the server that was the master at the start.
     pub fn servers(&self) -> impl Iterator<Item = &RedisServer> {
         [self.replication.master()].into_iter().chain(self.replication.replicas())
     }
@@ -100,7 +101,7 @@ impl Sentinels {
             .ok_or_else(|| Error::new("the sentinels name a server that is not there"))
     }
 
-    /// Kills the master, and says which one that was.
+    /// Kills the master, and returns which one that was.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl Sentinels {
         Ok(master)
     }
 
-    /// Comes back when all sentinels name another master than `former`, and that one is a master.
+    /// Returns when all sentinels name a master other than `former`, and that one is a master.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl Sentinels {
     }
 }
 
-/// The options of a sentinel that watches over the master on that port.
+/// The options of a sentinel that watches the master on this port.
 fn watching(port: u16, password: Option<&str>) -> Builder {
     let name = Sentinels::NAME;
     let options = RedisServer::builder()

@@ -7,15 +7,14 @@ use std::{
 
 use crate::{Error, Result};
 
-/// How long a server may take for what it is told. Far more than it needs, since the machine may be busy.
+/// How long a server may take to obey. This is far more than it needs, since the machine may be busy.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Asks again and again until `check` succeeds, and gives back what it found.
+/// Tries again and again until `check` succeeds, and returns what it found.
 ///
 /// # Errors
 ///
-/// Says what was waited for, and why it was not there when it was last looked for, if that took longer than
-/// `limit`.
+/// If it took longer than `limit`: what was waited for, and why the last check failed.
 pub fn until<T, E: fmt::Display>(
     what: &str,
     limit: Duration,

@@ -37,7 +37,7 @@ fn a_replica_takes_over_from_a_master_that_is_gone() -> Result<()> {
     assert_eq!(cluster.owner(slot)?, successor);
     assert_eq!(cluster.node(successor).command(&["GET", "key"])?, text("value"));
 
-    // What comes back is a replica of its successor.
+    // A node that comes back is a replica of its successor.
     cluster.node(master).restart()?;
     cluster.wait_until_well()?;
     let error = cluster.node(master).command(&["GET", "key"]).expect_err("its successor has it");
@@ -50,7 +50,7 @@ fn slots_move_with_their_keys() -> Result<()> {
     let mut cluster = Cluster::start_with(RedisServer::builder().password("s3cret word"), 1, 0)?;
     let added = cluster.add_master()?;
     assert_eq!(added, 1);
-    // More than are moved at a time, and all in one slot.
+    // More than one batch, and all in one slot.
     let keys: Vec<_> = (0..250).map(|i| format!("{{tag}}{i}")).collect();
     for key in &keys {
         cluster.node(0).command(&["SET", key, "value"])?;

@@ -51,7 +51,7 @@ fn ends_when_it_is_dropped_by_a_panic_too() {
         let panicking = scope.spawn(move || {
             let server = RedisServer::start().expect("it starts");
             send.send((server.pid(), server.directory().to_owned())).expect("somebody listens");
-            // As a panic, but without its message in the test's output.
+            // Like a panic, but without its message in the test's output.
             std::panic::resume_unwind(Box::new("on purpose"));
         });
         let seen = receive.recv().expect("it has started");
@@ -88,7 +88,7 @@ fn a_paused_server_answers_when_it_goes_on() -> Result<()> {
     let error = redis::cmd("INCR").arg("key").query::<i64>(&mut connection).expect_err("nobody answers");
     assert!(error.is_timeout(), "{error}");
     server.resume()?;
-    // What was sent is in the queue, and is done.
+    // What was sent is in the queue, and is executed.
     wait::until("the increment", wait::LIMIT, || match server.command(&["GET", "key"]) {
         Ok(Value::BulkString(one)) if one == b"1" => Ok(()),
         other => Err(format!("{other:?}")),
@@ -210,7 +210,7 @@ fn asks_for_a_certificate_of_the_client() -> Result<()> {
 
 #[test]
 fn what_a_killed_test_leaves_is_cleaned_up() -> Result<()> {
-    // This test, in a process of its own that waits to be killed.
+    // This test, in its own process that waits to be killed.
     if env::var_os("TOLLGATE_VICTIM").is_some() {
         let server = RedisServer::start()?;
         println!("started {} {}", server.port(), server.directory().display());
@@ -264,7 +264,7 @@ fn with_tls(started: Result<RedisServer>) -> Result<Option<RedisServer>> {
     }
 }
 
-/// Whether there is a process with that number.
+/// Whether there is a process with this id.
 fn runs(pid: u32) -> bool {
     Command::new("kill")
         .args(["-0", &pid.to_string()])

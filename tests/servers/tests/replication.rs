@@ -45,7 +45,7 @@ fn sentinels_make_a_replica_the_master() -> Result<()> {
     assert_ne!(master.port(), former.port());
     assert_eq!(master.command(&["GET", "key"])?, text("value"));
 
-    // What comes back is a replica of the new one.
+    // A master that comes back is a replica of the new one.
     former.restart()?;
     wait::until("the former master to follow", wait::LIMIT, || match former.command(&["GET", "key"]) {
         Ok(found) if found == text("value") => Ok(()),

@@ -1,7 +1,7 @@
 //! Instructions per decision, counted by callgrind, and allocations per decision.
 //!
-//! The binary runs itself under valgrind, once for each subject, and has it count inside of
-//! [`counted_loop`] only: starting a clock takes a number of instructions that differs from run to run.
+//! The binary runs itself under valgrind, once for each subject, which counts only inside [`counted_loop`]:
+//! starting a clock takes a number of instructions that differs from run to run.
 
 use std::alloc::System;
 use std::env;
@@ -46,7 +46,7 @@ fn main() {
     }
 }
 
-/// Makes the decisions, after all keys have become known, and returns the allocations per decision.
+/// Makes the decisions, after all keys are known, and returns the allocations per decision.
 fn run(name: &str) -> f64 {
     let bucket = Quota::per_hour(1_000_000).burst(u32::MAX);
     let many = Quota::per_hour(1).burst(1_000_000);

@@ -1,10 +1,10 @@
 //! What a layer adds to a request in an axum router: instructions, counted by callgrind, and allocations.
 //!
-//! The router is called in process, without a socket. Each subject is a layer on the same router, and runs
-//! in a process of its own.
+//! The router is called in process, without a socket. Each subject is a layer on the same router, and runs in
+//! its own process.
 //!
-//! A router that is called as it is applies its layers to each request anew; `axum::serve` has them applied once. So
-//! there are two tables.
+//! A router that is called directly applies its layers again for each request; `axum::serve` applies them
+//! once. So there are two tables.
 
 use std::alloc::System;
 use std::convert::Infallible;
@@ -54,7 +54,7 @@ const ROWS: [(&str, &str); 19] = [
     ("unexposed denied", "Tollgate, denied, decision not exposed"),
 ];
 
-/// What comes after the name of a subject whose layers are applied once.
+/// Follows the name of a subject whose layers are applied once.
 const SERVED: &str = ", served";
 
 fn main() {
@@ -159,7 +159,7 @@ fn add_fields(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
-/// The least that it takes to tell handlers and outer layers something.
+/// The least that it takes to pass something to handlers and outer layers.
 fn add_extension_to_request(mut request: Request<Body>) -> Request<Body> {
     request.extensions_mut().insert(7_u64);
     request

@@ -1,7 +1,8 @@
 //! What it costs to find the one rule among many that matches: instructions, counted by callgrind.
 //!
-//! Each kind of rule is measured alone and among ten thousand of its kind, each in a process of its own. Requests match
-//! one rule; among many, another one each time. Names have the same length everywhere, as longer ones take longer.
+//! Each kind of rule is measured alone and among ten thousand of its kind, each in its own process. Requests
+//! match one rule; among many, a different one each time. Names have the same length everywhere, as longer
+//! ones take longer.
 
 use std::convert::Infallible;
 use std::env;
@@ -20,7 +21,7 @@ use tower::{Layer, Service, service_fn};
 
 const REQUESTS: usize = 1_000;
 const MANY: usize = 10_000;
-/// What finds the rules that match. Its name is the one that other functions of this name do not have.
+/// The function that finds the rules that match, by a name that no other function has.
 const MATCHING: &str = "Gate<S,R>>::find";
 const KINDS: [(&str, &str); 7] = [
     ("path", "`/r01234`"),
@@ -46,7 +47,7 @@ fn main() {
         let count = |rules: usize, function| {
             callgrind::instructions(&format!("{kind}/{rules}"), function) / REQUESTS as f64
         };
-        // Those that warm up are counted here, too.
+        // The requests that warm up are counted here, too.
         let [one, many] = [1, MANY].map(|rules| count(rules, MATCHING) / 2.0);
         let [all, all_many] = [1, MANY].map(|rules| count(rules, "counted_loop") - bare);
         println!(
@@ -62,7 +63,7 @@ fn main() {
     }
 }
 
-/// The shortest time that it takes to make a limiter of many rules.
+/// The shortest time that it takes to build a limiter of many rules.
 fn making(kind: &str) -> Duration {
     let make = || {
         let rules: Vec<Rule> = (0..MANY).map(|number| rule(kind, number)).collect();

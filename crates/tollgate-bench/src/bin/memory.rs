@@ -1,7 +1,7 @@
 //! Time per decision in memory: few and many keys, one rule and three, the five algorithms.
 //!
-//! Each row is measured in a process of its own. What was freed before leaves holes all over the heap,
-//! and keys that are made then do not lie in the order of the requests.
+//! Each row is measured in its own process. Memory that was freed before leaves holes all over the heap, and
+//! keys that are made then do not lie in the order of the requests.
 
 use std::env;
 use std::process::Command;
@@ -15,7 +15,7 @@ const ROUNDS: usize = 9;
 /// Requests per round, in all threads together.
 const REQUESTS: usize = 1_000_000;
 
-/// A title, the columns, and what prints the rows.
+/// A title, the columns, and the functions that print the rows.
 type Table = (&'static str, &'static str, &'static [fn()]);
 
 const TABLES: [Table; 4] = [

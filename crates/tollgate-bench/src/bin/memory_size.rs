@@ -1,7 +1,7 @@
 //! Resident memory per key at ten million keys.
 //!
-//! Each subject is filled in a process of its own, because what one gives back to the allocator the
-//! next would find there.
+//! Each subject is filled in its own process, because the next one would reuse what it gives back to the
+//! allocator.
 
 use std::env;
 use std::fs;
@@ -13,8 +13,8 @@ use tollgate_bench::subject::{Governor, Ours, Subject};
 use tollgate_core::{Key, Quota};
 
 const KEYS: u32 = 10_000_000;
-/// Keys fall into shards at random, so a store that is to hold ten million needs a little more room
-/// than that, or some shard is full before the others are.
+/// Keys fall into shards at random, so a store for ten million keys needs a little more room than that, or
+/// some shard is full before the others are.
 const MAX_KEYS: usize = KEYS as usize + KEYS as usize / 20;
 const PAGE: f64 = 4_096.0;
 
@@ -61,7 +61,7 @@ where
     bytes
 }
 
-/// Makes all keys known and returns by how much that grew the process.
+/// Makes all keys known and returns by how much the process grew.
 fn fill<K>(subject: &impl Subject<K>, key: impl Fn(u32) -> K) -> f64 {
     let before = resident();
     assert!((0..KEYS).all(|number| subject.admits(&key(number))));

@@ -1,13 +1,13 @@
 //! What metrics and events add to the layer: instructions, counted by callgrind, and allocations.
 //!
-//! The features are off or on when this is built, so the binary counts what it was built without, and then has cargo build
+//! The features are off or on when this is built, so the binary counts without them, and then has cargo build
 //! and run it again with them:
 //!
-//! - off: as it is by default;
-//! - on: with both features, and nobody who listens;
-//! - seen: with a Prometheus recorder and a subscriber at INFO that writes into nothing.
+//! - off: without the features, the default;
+//! - on: with both features, and nobody listening;
+//! - seen: with a Prometheus recorder and a subscriber at INFO whose output is discarded.
 //!
-//! Requests go through a router as `axum::serve` has it, as in the `layer` binary.
+//! Requests go through a router as `axum::serve` uses it, as in the `layer` binary.
 
 use std::alloc::System;
 use std::convert::Infallible;
@@ -44,7 +44,7 @@ const ROWS: [(&str, &str); 6] = [
 /// How much more may be added, in per cent.
 const MOST: f64 = 15.0;
 const IS_OBSERVED: bool = cfg!(feature = "observed");
-/// What the binary with the features is told first; then it is told what was counted without.
+/// The first argument of the binary with the features; what was counted without them follows.
 const COMPARE: &str = "compare";
 
 fn main() {
@@ -67,13 +67,13 @@ fn main() {
     }
 }
 
-/// Instructions and allocations of each row, those of a router without a layer first.
+/// Instructions and allocations for each row, first those of a router without a layer.
 fn count(how: &str) -> impl Iterator<Item = (f64, f64)> {
     let names = ["bare"].into_iter().chain(ROWS.iter().map(|(name, _)| *name));
     names.map(move |name| {
         let subject = format!("{name} {how}");
         let instructions = callgrind::instructions(&subject, "counted_loop") / REQUESTS as f64;
-        // In a process of its own: a recorder, once installed, stays.
+        // In its own process: a recorder, once installed, stays.
         let output =
             Command::new(env::current_exe().expect("the path of this binary")).arg(&subject).output();
         let allocations = String::from_utf8(output.expect("it runs").stdout).expect("text");
@@ -108,7 +108,7 @@ fn print(off: &[String]) {
             seen.1
         );
         assert!(more(seen.0) <= MOST, "{what}: {:.1} % more is too much", more(seen.0));
-        // Now and then one looks around, and may allocate.
+        // Now and then a request collects figures and hints, and may allocate.
         assert!(seen.1 - off.1 < 0.1, "{what}: {:.3} more allocations", seen.1 - off.1);
     }
 }
@@ -134,7 +134,7 @@ fn run(subject: &str) -> f64 {
         "one" | "denied" => router.layer(limited(vec![rule("one")])),
         "near" => {
             let layer = limited(vec![rule("one").key(tollgate::key::constant("all"))]);
-            // Nine tenths are gone before it is counted.
+            // Nine tenths are used before counting starts.
             let charging = layer.limiter().charge("one", "all").cost(95_000).into_future();
             assert!(matches!(poll(charging), Poll::Ready(Ok(decision)) if decision.is_admitted()));
             router.layer(layer)

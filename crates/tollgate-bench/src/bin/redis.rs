@@ -1,4 +1,4 @@
-//! Decisions in Redis, beside a plain `INCR` for each request and a script for each.
+//! Decisions in Redis, compared with a plain `INCR` and with a script for each request.
 //!
 //! `redis` shows every table; `redis 0 2` shows those with these numbers.
 

@@ -1,5 +1,5 @@
-//! Decisions in Redis by every algorithm that keeps a few numbers, beside a plain `INCR` for each request; and requests
-//! with three rules.
+//! Decisions in Redis by every algorithm that keeps only a few numbers, compared with a plain `INCR` for each
+//! request; and requests with three rules.
 //!
 //! `redis_algorithms` shows every table; `redis_algorithms 0 2` shows those with these numbers.
 
@@ -11,7 +11,7 @@ use tollgate_bench::redis_bench::{
 use tollgate_core::{HOUR, Quota};
 use tollgate_servers::RedisServer;
 
-/// More than is asked for.
+/// More than is ever charged.
 const LIMIT: u32 = 100_000_000;
 
 fn main() {

@@ -12,7 +12,7 @@ const IN_FLIGHT: usize = 512;
 const TOTAL: usize = 100_000;
 const ROUNDS: usize = 3;
 
-/// Decisions per second, and the time that all masters have spent on each, in microseconds.
+/// Decisions per second, and the time that all masters together spent on each, in microseconds.
 async fn measure(cluster: &Cluster, store: &RedisStore, keys: &Arc<Vec<String>>) -> (f64, f64) {
     let cpu = || cluster.nodes().iter().map(|node| node.cpu_used().expect("it tells")).sum::<Duration>();
     let (next, before, started) = (Arc::new(AtomicUsize::new(0)), cpu(), Instant::now());

@@ -1,4 +1,4 @@
-//! A caller who is over its limit, and goes on asking.
+//! A caller that is over its limit, and keeps asking.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use tollgate_core::{Charge, MemoryStore, Quota, Store};
 use tollgate_servers::RedisServer;
 
 const REQUESTS: u32 = 100_000;
-/// How long it goes on.
+/// How long it keeps asking.
 const LASTING: Duration = Duration::from_secs(5);
 
-/// Asks, and says how long each of the requests took, in nanoseconds.
+/// Sends requests, and returns how long each took, in nanoseconds.
 async fn ask<S: Store>(store: &S, quota: &Quota) -> f64 {
     let charges = [Charge::new(rule("r"), "somebody", quota)];
     let started = Instant::now();
     for _ in 0..REQUESTS {
-        // As the layer asks.
+        // The way the layer asks.
         let denied = match store.charge_at_once(black_box(&charges[0])) {
             Some((_, outcome)) => !outcome.is_admitted(),
             None => !store.charge(&charges).await.expect("the store decides").is_admitted(),
@@ -36,7 +36,7 @@ fn main() {
         for answer in [ours.charge(&admitted).await, memory.charge(&admitted).await] {
             assert!(answer.expect("the store decides").is_admitted(), "the first of them passes");
         }
-        // A script counts for what it does, too, so only the calls of scripts are counted.
+        // The commands of a script are counted, too, so only the script calls are considered.
         let calls = || -> u64 {
             let mut connection = server.connect().expect("the server answers");
             let info: String =

@@ -1,4 +1,5 @@
-//! Sliding logs that remember some hundreds of admissions, beside a sorted set for each; and how many are answered in time.
+//! Sliding logs that remember some hundreds of admissions, compared with a sorted set for each; and how many
+//! requests are answered in time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tollgate_servers::RedisServer;
 
 const LOG: Quota = Quota::sliding_log(100_000_000, HOUR);
 
-/// How long those who ask for a decision in time ask.
+/// For how long the callers in `in_time` ask.
 const A_WHILE: Duration = Duration::from_secs(2);
 
 fn callers(count: usize) -> Arc<Vec<String>> {
@@ -27,7 +28,7 @@ fn main() {
             let ours = Subject::Ours(store(&server).await, Arc::new(vec![(rule("log"), LOG)]));
             let sorted_set = Subject::sorted_set(connect(&server.url()).await);
             let host = Host::Redis(Arc::clone(&server));
-            // So many callers that a log hardly grows while it is measured.
+            // So many callers that a log hardly grows during the measurement.
             let keys = callers(2_000);
             let fill = Load {
                 askers: Askers::Tasks,
@@ -51,7 +52,7 @@ fn main() {
     });
 }
 
-/// Callers who ask again as soon as they are answered, and a millisecond after they are not.
+/// Callers that ask again immediately after an answer, and a millisecond after a failure.
 async fn in_time(count: usize) {
     let server = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
     let patient = store(&server).await;

@@ -1,4 +1,5 @@
-//! What counters take of a server's memory, beside a plain string with a time to live under the same key.
+//! How much of a server's memory counters take, compared with a plain string with a time to live under the
+//! same key.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use tollgate_core::{Charge, HOUR, Quota, Store};
 use tollgate_redis::RedisStore;
 use tollgate_servers::RedisServer;
 
-/// How often each key is charged: a counter that was changed may take more than one that is new.
+/// How often each key is charged: a counter that was changed may take more memory than a new one.
 const CHARGES: usize = 3;
 const ADMISSIONS: u32 = 1_000;
 
@@ -19,7 +20,7 @@ fn number(value: &Value) -> f64 {
     }
 }
 
-/// The memory of the whole server for each key, and what the server says that one of them takes.
+/// The memory of the whole server per key, and what the server reports for one of them.
 fn taken(server: &RedisServer, before: u64, name: &str) -> (f64, f64) {
     let used = server.used_memory().expect("the server tells") - before;
     let usage = server.command(&["MEMORY", "USAGE", name, "SAMPLES", "0"]).expect("the server tells");

@@ -1,7 +1,8 @@
-//! Decisions in Redis, beside what others do: redis-cell, throttlecrab's server, limitador and tower-rate-tier.
+//! Decisions in Redis, compared with other limiters: redis-cell, throttlecrab's server, limitador and
+//! tower-rate-tier.
 //!
-//! `REDIS_CELL` names redis-cell's module (`libredis_cell.so`) and `THROTTLECRAB` throttlecrab's server; those that are
-//! not named are left out.
+//! `REDIS_CELL` names redis-cell's module (`libredis_cell.so`) and `THROTTLECRAB` throttlecrab's server;
+//! those that are not named are left out.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use tollgate_bench::redis_bench::{
 use tollgate_core::Quota;
 use tollgate_servers::RedisServer;
 
-/// More than is asked for.
+/// More than is ever charged.
 const PLENTY: u32 = 100_000_000;
 const LIMIT: u32 = 10;
 const AT_ONCE: usize = 200;

@@ -1,5 +1,5 @@
-//! Requests that are settled in Redis after they were charged, beside those that are not: what those at the door
-//! wait, and what it costs the server.
+//! Requests that are settled in Redis after they were charged, compared with those that are not: how long
+//! charges wait, and what it costs the server.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tollgate_core::{Charge, Debit, Receipt, Refund, Store, StoreError};
 use tollgate_redis::RedisStore;
 use tollgate_servers::RedisServer;
 
-/// What is done about a charge after it was made.
+/// How a charge is settled after it was made.
 #[derive(Clone, Copy, Debug)]
 enum Settle {
     Nothing,
@@ -22,12 +22,12 @@ enum Settle {
     Both,
 }
 
-/// How many ask at the same time.
+/// How many callers ask at the same time.
 const CALLERS: usize = 50;
-/// How long a table's line takes.
+/// How long each row of a table takes.
 const LASTING: Duration = Duration::from_secs(2);
 
-/// Charges a key and settles; how long the charge took, in nanoseconds.
+/// Charges a key and settles; returns how long the charge took, in nanoseconds.
 async fn request(store: &RedisStore, key: &str, settle: Settle, odd: bool) -> u128 {
     let (rule, quota) = (rule("settled"), plenty());
     let charge = Charge::new(rule, key, &quota).cost(3);
@@ -48,14 +48,14 @@ async fn request(store: &RedisStore, key: &str, settle: Settle, odd: bool) -> u1
     took
 }
 
-/// Whether something that was handed over is known at once not to be done.
+/// Whether it is known immediately that something that was handed over is not done.
 fn is_refused(settling: impl Future<Output = Result<(), StoreError>>) -> bool {
     let settling = pin!(settling);
     matches!(settling.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Err(_)))
 }
 
-/// So many requests a second, or as many as can be if `rate` is 0: requests a second, the median and the 99th
-/// percentile of what they took in microseconds, and the server's time for each.
+/// Sends `rate` requests a second, or as many as possible if `rate` is 0. Returns requests per second, the
+/// median and the 99th percentile of their times in microseconds, and the server's time per request.
 async fn measure(store: &RedisStore, host: &Host, rate: u32, settle: Settle) -> (f64, f64, f64, f64) {
     let (keys, cpu, started) = (many(), host.cpu_used(), Instant::now());
     let tasks: Vec<_> = (0..CALLERS)
@@ -85,7 +85,7 @@ async fn measure(store: &RedisStore, host: &Host, rate: u32, settle: Settle) -> 
         times.extend(task.await.expect("the task ends well"));
     }
     let elapsed = started.elapsed().as_secs_f64();
-    // What is handed over later is done later: what was not settled yet belongs to the cost.
+    // What is handed over later is done later, so this waits for all settlements: they are part of the cost.
     store.refund(&[Refund::new(rule("settled"), "nobody", 0)]).await.expect("the store settles");
     let cpu = (host.cpu_used() - cpu).as_secs_f64() * 1e6 / times.len() as f64;
     times.sort_unstable();

@@ -1,4 +1,4 @@
-//! Who does the work, and how long that takes it.
+//! The servers that do the work, and how long that takes them.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -11,18 +11,18 @@ use tollgate_servers::RedisServer;
 /// A server whose time is counted.
 #[derive(Clone)]
 pub enum Host {
-    /// A Redis.
+    /// A Redis server.
     Redis(Arc<RedisServer>),
-    /// Throttlecrab's own.
+    /// Throttlecrab's own server.
     Throttlecrab(Arc<Throttlecrab>),
 }
 
 impl Host {
-    /// The time of the processor that it has used.
+    /// The processor time that it has used.
     ///
     /// # Panics
     ///
-    /// When it does not tell.
+    /// If it does not report that.
     #[must_use]
     pub fn cpu_used(&self) -> Duration {
         match self {
@@ -32,11 +32,12 @@ impl Host {
     }
 }
 
-/// The time of the processor that this process has used, on all of its threads. (Linux tells it of each, by the nanosecond.)
+/// The processor time that this process has used, on all of its threads. (Linux reports it for each thread,
+/// in nanoseconds.)
 ///
 /// # Panics
 ///
-/// When nobody tells.
+/// If the system does not report it.
 #[must_use]
 pub(super) fn own_cpu_used() -> Duration {
     let threads = fs::read_dir("/proc/self/task").expect("Linux lists the threads");
@@ -59,7 +60,7 @@ impl Throttlecrab {
     ///
     /// # Panics
     ///
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn start() -> Option<Self> {
         let binary = std::env::var_os("THROTTLECRAB")?;
@@ -82,7 +83,7 @@ impl Throttlecrab {
         Some(server)
     }
 
-    /// Where it is.
+    /// Its address.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
@@ -90,7 +91,7 @@ impl Throttlecrab {
 
     fn cpu_used(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).expect("it runs");
-        // After the name, which is in brackets: the 12th and the 13th, in hundredths of a second.
+        // After the name, which is in brackets: the 12th and the 13th field, in hundredths of a second.
         let rest = stat.rsplit_once(')').expect("it has a name").1;
         let ticks: u64 = rest.split_whitespace().skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum();
         Duration::from_millis(ticks * 10)

@@ -1,4 +1,4 @@
-//! Asks many times, and takes the time.
+//! Sends many requests, and measures the time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,43 +10,43 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Host, Subject, host};
 
-/// Who asks.
+/// Who sends the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Askers {
-    /// A task for each request that is in flight, on the threads of the runtime, as a server has them.
+    /// A task for each request in flight, on the threads of the runtime, as in a server.
     Tasks,
     /// One task for all, on the thread that waits for the end. The connections are served on another.
     OneTask,
 }
 
-/// What is asked for.
+/// The requests to send.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Who asks.
+    /// Who sends them.
     pub askers: Askers,
-    /// The keys, one after the other.
+    /// The keys, in turn.
     pub keys: Arc<Vec<String>>,
-    /// How many ask at the same time.
+    /// How many requests are in flight at the same time.
     pub in_flight: usize,
-    /// How many times they ask, all together.
+    /// How many requests are sent in total.
     pub total: usize,
 }
 
 /// How fast it was, and how much of the server's time it took.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Requests a second.
+    /// Requests per second.
     pub rate: f64,
-    /// Microseconds of the server for each.
+    /// Microseconds of the server's processor time per request.
     pub cpu: f64,
 }
 
-/// How long one takes that asks now and then, and how much of its own time.
+/// How long an occasional request takes, and how much of this process's time.
 #[derive(Clone, Copy, Debug)]
 pub struct Paced {
     /// Microseconds until the answer: the median.
     pub p50: f64,
-    /// Microseconds of the processor for each, of this process.
+    /// Microseconds of this process's processor time per request.
     pub cpu: f64,
 }
 
@@ -54,7 +54,7 @@ pub struct Paced {
 ///
 /// # Panics
 ///
-/// When a request is denied: what was to be measured is admissions.
+/// If a request is denied: the benchmark measures admissions.
 pub async fn measure(subject: &Subject, host: &Host, load: &Load) -> Measured {
     let cpu = host.cpu_used();
     let started = Instant::now();
@@ -99,20 +99,20 @@ async fn ask_by_tasks(subject: &Subject, load: &Load) {
     }
 }
 
-/// How long one takes that asks alone, in microseconds: the median.
+/// How long a request takes when only one is in flight, in microseconds: the median.
 ///
 /// # Panics
 ///
-/// When a request is denied.
+/// If a request is denied.
 pub async fn latency(subject: &Subject, keys: &Arc<Vec<String>>, total: usize) -> f64 {
     ask_alone(subject, keys, total, None).await
 }
 
-/// The same of one that asks at a pace, so that all have slept before; and what that takes.
+/// The same at a pace that lets everything sleep in between; and what that costs.
 ///
 /// # Panics
 ///
-/// When a request is denied.
+/// If a request is denied.
 pub async fn paced(subject: &Subject, keys: &Arc<Vec<String>>, total: usize, every: Duration) -> Paced {
     let cpu = host::own_cpu_used();
     let p50 = ask_alone(subject, keys, total, Some(every)).await;
@@ -122,7 +122,7 @@ pub async fn paced(subject: &Subject, keys: &Arc<Vec<String>>, total: usize, eve
 
 async fn ask_alone(subject: &Subject, keys: &Arc<Vec<String>>, total: usize, every: Option<Duration>) -> f64 {
     let (mut subject, keys) = (subject.clone(), Arc::clone(keys));
-    // Where requests are handled, and not on the thread that waits for the end.
+    // On the threads that handle requests, and not on the one that waits for the end.
     let asking = tokio::spawn(async move {
         let mut times = Vec::with_capacity(total);
         let mut pace = every.map(interval);
@@ -143,11 +143,11 @@ async fn ask_alone(subject: &Subject, keys: &Arc<Vec<String>>, total: usize, eve
     asking.await.expect("the task ends well")
 }
 
-/// How many of so many who come at once are admitted.
+/// How many of `requests` concurrent requests are admitted.
 ///
 /// # Panics
 ///
-/// When one is not answered.
+/// If one is not answered.
 pub async fn admitted_at_once(subject: &Subject, key: &str, requests: usize) -> usize {
     let tasks: Vec<_> = (0..requests)
         .map(|_| {

@@ -1,8 +1,8 @@
-//! Decisions in Redis, beside what else one could ask of it.
+//! Decisions in Redis, compared with what else one could ask of it.
 //!
-//! All who are compared are asked in turn in each round, against the same server where they need one, and the ratios
-//! are those within the round. What is shown is the median over the rounds. How much of the server's time they took is
-//! what the server says itself (`INFO cpu`).
+//! In each round all contestants are measured in turn, against the same server where they need one, and the
+//! ratios are taken within the round. The median over the rounds is shown. The server itself reports how much
+//! of its time they took (`INFO cpu`).
 
 #![allow(missing_debug_implementations, reason = "connections and the limiters of others have none")]
 
@@ -30,11 +30,11 @@ pub use self::table::{Contest, Contestant};
 /// How many keys there are.
 pub const KEYS: usize = 100_000;
 
-/// Runs on as many threads as `WORKERS` says, one unless it is set: on two cores, the server has the other.
+/// Runs on the number of threads that `WORKERS` sets, one by default: on two cores, the server has the other.
 ///
 /// # Panics
 ///
-/// When there is no runtime to be had.
+/// If no runtime can be built.
 pub fn run<F: Future>(future: F) -> F::Output {
     let threads = std::env::var("WORKERS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
@@ -47,42 +47,43 @@ pub fn many() -> Arc<Vec<String>> {
     Arc::new((0..KEYS).map(|i| format!("user:{i:08}")).collect())
 }
 
-/// The key of a caller that all are.
+/// The key of a single caller.
 #[must_use]
 pub fn one() -> Arc<Vec<String>> {
     Arc::new(vec!["user:00000000".to_owned()])
 }
 
-/// A quota of which there is always some left, by the time that a slow one takes.
+/// A quota of which there is always some left, even in the time that a slow contestant takes.
 #[must_use]
 pub const fn plenty() -> Quota {
     Quota::per_hour(100).burst(100_000_000)
 }
 
-/// A connection as it comes.
+/// A connection with default settings.
 ///
 /// # Panics
 ///
-/// When the server does not answer.
+/// If the server does not answer.
 pub async fn connect(url: &str) -> MultiplexedConnection {
     let client = redis::Client::open(url).expect("the server has an address");
     client.get_multiplexed_async_connection().await.expect("the server answers")
 }
 
-/// Our store, with more patience than it has by itself: a machine that does other things as well makes a request wait.
+/// Our store, with longer deadlines than by default: on a machine that does other things as well, requests
+/// wait.
 ///
 /// # Panics
 ///
-/// When the server does not work.
+/// If the server does not work.
 pub async fn store(server: &RedisServer) -> RedisStore {
     store_as(server, |builder| builder).await
 }
 
-/// The same, made otherwise.
+/// The same with other settings.
 ///
 /// # Panics
 ///
-/// When the server does not work.
+/// If the server does not work.
 pub async fn store_as(
     server: &RedisServer,
     make: impl FnOnce(RedisStoreBuilder) -> RedisStoreBuilder,
@@ -98,7 +99,7 @@ pub async fn store_as(
 ///
 /// # Panics
 ///
-/// When it cannot be one.
+/// If the name is not allowed.
 #[must_use]
 pub fn rule(name: &str) -> RuleName {
     RuleName::new(name).expect("it is a name")

@@ -1,4 +1,4 @@
-//! Others that count in Redis.
+//! Other limiters that count in Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use tower_rate_tier::{Quota, RateTier, RedisStorage};
 
 use super::{Subject, connect};
 
-/// Tower-rate-tier with so many an hour, over the same kind of connection as everybody.
+/// Tower-rate-tier with `limit` an hour, over the same kind of connection as all others.
 pub async fn rate_tier(url: &str, limit: u32) -> Subject {
     let storage = RedisStorage::new(connect(url).await).timeout(Duration::from_secs(5));
     let tiers = RateTier::builder().tier("tier", Quota::per_hour(limit)).storage(Arc::new(storage)).build();
     Subject::RateTier(Arc::new(tiers))
 }
 
-/// What limitador 0.14 asks of Redis, with so many an hour.
+/// What limitador 0.14 sends to Redis, with `limit` an hour.
 ///
-/// The crate itself does not compile with its Redis storage alone, and its other storage is RocksDB. So this sends the
-/// scripts that it sends, under the names that it gives, without the work that it does besides.
+/// The crate itself does not compile with its Redis storage alone, and its other storage is RocksDB. So this
+/// sends the same scripts under the same names, without the other work that the crate does.
 #[derive(Clone)]
 pub struct Limitador {
     connection: MultiplexedConnection,
@@ -47,7 +47,7 @@ return c
 ";
 
 impl Limitador {
-    /// Over a connection of its own.
+    /// Over its own connection.
     pub async fn new(url: &str, limit: i64) -> Self {
         let (look, update) = (Arc::new(Script::new(LOOK)), Arc::new(Script::new(UPDATE)));
         Self { connection: connect(url).await, limit, look, update }
@@ -57,7 +57,7 @@ impl Limitador {
     ///
     /// # Panics
     ///
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn admits(&mut self, key: &str) -> bool {
         let limit = format!(
             "{{\"namespace\":\"n\",\"seconds\":{},\"conditions\":[],\"variables\":[\"user\"]}}",

@@ -1,4 +1,4 @@
-//! What is asked.
+//! What is measured.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use tower_rate_tier::RateTier;
 
 use super::Limitador;
 
-/// One that is asked whether a key may pass.
+/// A limiter that decides whether a key is admitted.
 #[derive(Clone)]
 pub enum Subject {
-    /// A plain `INCR`, as the client comes.
+    /// A plain `INCR`, with the client's defaults.
     Incr(MultiplexedConnection),
     /// The best that a script for each request can do.
     Script(MultiplexedConnection, Arc<redis::Script>),
-    /// A log as a sorted set, by a script for each request.
+    /// A log as a sorted set, with a script for each request.
     SortedSet(MultiplexedConnection, Arc<redis::Script>),
     /// Our store: all rules in one call.
     Ours(RedisStore, Arc<Vec<(RuleName, Quota)>>),
-    /// Our store, a call for each rule.
+    /// Our store, with one call for each rule.
     OneByOne(RedisStore, Arc<Vec<(RuleName, Quota)>>),
-    /// Redis-cell's command, and how many may come at once besides the first.
+    /// Redis-cell's command, and how many may come at once in addition to the first.
     Cell(MultiplexedConnection, u32),
-    /// Throttlecrab's, and how many may come at once.
+    /// Throttlecrab's command, and how many may come at once.
     Throttlecrab(MultiplexedConnection, u32),
-    /// What limitador asks.
+    /// What limitador sends.
     Limitador(Limitador),
-    /// Tower-rate-tier's.
+    /// Tower-rate-tier.
     RateTier(Arc<RateTier>),
 }
 
@@ -45,7 +45,7 @@ redis.call('SET', KEYS[1], string.format('%.0f', tat), 'PX', math.ceil((tat - no
 return tat - now
 ";
 
-/// The log that is mostly used: an entry for each admission, with its moment as the score, and a name of its own.
+/// The usual log: an entry for each admission, with its moment as the score, and its own name.
 const SORTED_SET: &str = r"
 local t = redis.call('TIME')
 local now, limit, period = t[1] * 1000000 + t[2], tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -69,11 +69,11 @@ impl Subject {
         Self::Script(connection, Arc::new(redis::Script::new(GCRA)))
     }
 
-    /// Asks for a key.
+    /// Asks whether a key is admitted.
     ///
     /// # Panics
     ///
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn admits(&mut self, key: &str) -> bool {
         match self {
             Self::Incr(connection) => {
@@ -109,7 +109,8 @@ impl Subject {
                 }
                 true
             }
-            // These two mean the opposite by their first number: whether it is limited, and whether it may pass.
+            // The first number means opposite things in these two: whether it is limited, and whether it is
+            // admitted.
             Self::Cell(connection, burst) => throttle(connection, "CL.THROTTLE", key, *burst).await[0] == 0,
             Self::Throttlecrab(connection, burst) => {
                 throttle(connection, "THROTTLE", key, *burst).await[0] == 1

@@ -1,45 +1,45 @@
-//! Compares, and shows it as Markdown.
+//! Compares contestants, and prints the result as Markdown.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Host, Load, Measured, Paced, Subject, latency, measure, median, paced};
 
-/// One who is compared.
+/// One contestant.
 #[derive(Clone)]
 pub struct Contestant {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// What is asked.
+    /// What is measured.
     pub subject: Subject,
-    /// Whose time it takes.
+    /// Whose processor time it uses.
     pub host: Host,
 }
 
-/// Those who are compared. The first is what the others are measured by.
+/// The contestants. The others are compared with the first.
 #[derive(Default)]
 pub struct Contest {
     contestants: Vec<Contestant>,
 }
 
-/// How many times each is asked for a table, besides once to warm up.
+/// How often each is measured for a table, besides once to warm up.
 const ROUNDS: usize = 5;
 
 impl Contest {
-    /// Nobody yet.
+    /// A contest without contestants.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one.
+    /// Adds a contestant.
     #[must_use]
     pub fn with(mut self, name: impl Into<String>, subject: Subject, host: &Host) -> Self {
         self.contestants.push(Contestant { name: name.into(), subject, host: host.clone() });
         self
     }
 
-    /// Shows how fast they are, and what that takes of the server.
+    /// Prints how fast they are, and how much of the server's time that takes.
     pub async fn rates(&self, title: &str, load: &Load) {
         let columns = [("a second", 0), ("server CPU each, µs", 2)];
         let measure = async |one: &Contestant| {
@@ -49,13 +49,13 @@ impl Contest {
         self.show(title, columns, measure).await;
     }
 
-    /// Shows how long one takes that asks alone.
+    /// Prints how long a request takes when only one is in flight.
     pub async fn latencies(&self, title: &str, keys: &Arc<Vec<String>>, total: usize) {
         let measure = async |one: &Contestant| [latency(&one.subject, keys, total).await];
         self.show(title, [("p50, µs", 1)], measure).await;
     }
 
-    /// Shows how long one takes that asks so often, and what that takes of its own process.
+    /// Prints how long a request takes at this pace, and how much of its own process's time.
     pub async fn paces(&self, title: &str, keys: &Arc<Vec<String>>, total: usize, every: Duration) {
         let columns = [("p50, µs", 1), ("own CPU each, µs", 1)];
         let measure = async |one: &Contestant| {
@@ -65,7 +65,8 @@ impl Contest {
         self.show(title, columns, measure).await;
     }
 
-    /// Measures all in turn, and shows the median of each number, with so many decimals, and of its ratios to the first one's.
+    /// Measures all in turn, and prints the median of each number, with the given decimals, and of its ratio
+    /// to the first one's.
     async fn show<const N: usize>(
         &self,
         title: &str,

@@ -1,4 +1,4 @@
-//! Making a cluster of nodes that know nothing of each other.
+//! Forms a cluster from nodes that know nothing of each other.
 
 use std::thread;
 
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Cluster {
-    /// Starts the nodes, and makes a cluster of them.
+    /// Starts the nodes, and forms a cluster from them.
     pub(super) fn form(&mut self, masters: usize, replicas: usize) -> Result<()> {
         if masters == 0 {
             return Err(Error::new("a cluster has at least one master"));
@@ -21,7 +21,7 @@ impl Cluster {
             assign(master, share(i, masters))?;
         }
         for node in 0..count {
-            // Otherwise all have the same one, and find out one after another.
+            // Otherwise all have the same epoch, and find out one after another.
             self.nodes[node].query::<()>(&["CLUSTER", "SET-CONFIG-EPOCH", &(node + 1).to_string()])?;
         }
         for node in 1..count {
@@ -45,7 +45,7 @@ impl Cluster {
         })
     }
 
-    /// Has a node meet all of those before it. They would meet by hearsay as well, but later.
+    /// Introduces a node to all of those before it. They would learn of it by gossip as well, but later.
     pub(super) fn introduce(&self, node: usize) -> Result<()> {
         let port = self.nodes[node].port().to_string();
         for other in self.nodes[..node].iter().filter(|other| other.is_running()) {
@@ -60,12 +60,12 @@ impl Cluster {
         self.nodes[replica].query(&["CLUSTER", "REPLICATE", &master])
     }
 
-    /// The name of a node, as it says itself.
+    /// The id of a node, as it reports itself.
     pub(super) fn id(&self, node: usize) -> Result<String> {
         self.nodes[node].query(&["CLUSTER", "MYID"])
     }
 
-    /// Whether every node that lives knows all others that do, and finds none of them failing.
+    /// Whether every living node knows all other living nodes, and finds none of them failing.
     fn know_each_other(&self) -> Result<()> {
         for view in self.views()? {
             for node in self.living() {
@@ -77,7 +77,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether every node that lives says so.
+    /// Whether every living node reports that the cluster is well.
     pub(super) fn is_well(&self) -> Result<()> {
         self.know_each_other()?;
         for node in self.living() {
@@ -91,7 +91,7 @@ impl Cluster {
         self.agree_on_replicas()
     }
 
-    /// Whether all nodes say of each who its master is, as it says itself.
+    /// Whether all nodes agree with each node about who its master is.
     fn agree_on_replicas(&self) -> Result<()> {
         let views = self.views()?;
         for node in self.living() {
@@ -106,13 +106,13 @@ impl Cluster {
     }
 }
 
-/// The slots of a master, of so many.
+/// The slots of one of `masters` masters.
 fn share(master: usize, masters: usize) -> std::ops::Range<usize> {
     let slots = usize::from(SLOTS);
     master * slots / masters..(master + 1) * slots / masters
 }
 
-/// One by one: ranges are known since Redis 7.0 only.
+/// One by one: ranges are supported only since Redis 7.0.
 fn assign(master: &RedisServer, slots: std::ops::Range<usize>) -> Result<()> {
     let slots: Vec<_> = slots.map(|slot| slot.to_string()).collect();
     let mut command = vec!["CLUSTER", "ADDSLOTS"];

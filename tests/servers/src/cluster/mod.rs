@@ -19,24 +19,27 @@ mod view;
 /// How many slots keys are divided into.
 const SLOTS: u16 = 16_384;
 
-/// After how many milliseconds a silent node is taken for dead. Less, and a busy machine's nodes are as well.
+/// After how many milliseconds a silent node is considered dead. With less, a busy machine's nodes would be,
+/// too.
 const NODE_TIMEOUT: u32 = 1_000;
 
 /// A Redis Cluster, all slots of which are assigned in equal shares to its masters.
 ///
-/// Nodes have numbers: first come the masters, then the replicas of the first one, those of the second one and
-/// so on, and then what was added.
+/// Nodes have numbers: first come the masters, then the replicas of the first master, those of the second and
+/// so on, and then added nodes.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<RedisServer>,
     options: Builder,
-    /// One slot of each node that was killed, by which its successor is found.
+    /// One slot of each killed node, by which its successor is found.
     killed: Mutex<HashMap<usize, u16>>,
 }
 
 impl Cluster {
-    /// Starts that many masters with so many replicas each, and comes back when all of them say that all is
-    /// well. That takes two seconds or more, since a node waits as long before it says so.
+    /// Starts this many masters with this many replicas each, and returns when all of them report that the
+    /// cluster is well.
+    ///
+    /// That takes two seconds or more, since a node waits that long before it reports so.
     ///
     /// # Errors
     ///
@@ -61,13 +64,13 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// All nodes, by their numbers.
+    /// All nodes, in the order of their numbers.
     #[must_use]
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The node of that number.
+    /// The node with this number.
     ///
     /// # Panics
     ///
@@ -83,11 +86,11 @@ impl Cluster {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// The number of the node that is responsible for the slot. All that live have to agree.
+    /// The number of the node that is responsible for the slot. All living nodes have to agree.
     ///
     /// # Errors
     ///
-    /// If they do not agree, or nobody is.
+    /// If they do not agree, or no node is responsible.
     pub fn owner(&self, slot: u16) -> Result<usize> {
         let mut owners = self.views()?.into_iter().map(|view| view.owner(slot).map(|owner| owner.port));
         let port = owners.next().ok_or_else(|| Error::new("no node lives"))??;
@@ -108,18 +111,18 @@ impl Cluster {
         self.living().next().ok_or_else(|| Error::new("no node lives"))?.query(&["CLUSTER", "KEYSLOT", key])
     }
 
-    /// Kills the node of that number.
+    /// Kills the node with this number.
     ///
     /// # Errors
     ///
-    /// If no other node says which slots it has, or the system refuses to.
+    /// If no other node reports which slots it has, or the system refuses to kill it.
     ///
     /// # Panics
     ///
     /// If there is none.
     pub fn kill(&self, node: usize) -> Result<()> {
         let killed = self.node(node);
-        // Others know as well, should this one be paused.
+        // Asks another node if there is one, in case this one is paused.
         let witness = self.living().find(|other| other.port() != killed.port()).unwrap_or(killed);
         if let Some(slot) = View::of(witness)?.member(killed.port())?.first_slot() {
             self.killed.lock().unwrap_or_else(PoisonError::into_inner).insert(node, slot);
@@ -127,12 +130,12 @@ impl Cluster {
         killed.kill()
     }
 
-    /// Comes back when somebody else has the slots of the node of that number, which was [killed](Self::kill),
-    /// and all that live say that all is well. Says who it is.
+    /// Returns when another node has the slots of the node with this number, which was [killed](Self::kill),
+    /// and all living nodes report that the cluster is well. Returns the number of the successor.
     ///
     /// # Errors
     ///
-    /// If that takes too long, as it does if the node had no replica; or if it was no master.
+    /// If that takes too long, as it does if the node had no replica; or if it was not a master.
     pub fn wait_for_failover(&self, node: usize) -> Result<usize> {
         let slot = self.killed.lock().unwrap_or_else(PoisonError::into_inner).get(&node).copied();
         let slot = slot.ok_or_else(|| Error::new(format!("node {node} was no master, or was not killed")))?;
@@ -146,11 +149,11 @@ impl Cluster {
         })
     }
 
-    /// Adds a master without slots, which can be given some with [`reshard`](Self::reshard). Says its number.
+    /// Adds a master without slots, and returns its number. [`reshard`](Self::reshard) can give it some.
     ///
     /// # Errors
     ///
-    /// If it does not start, or the others do not get to know it in time.
+    /// If it does not start, or the others do not learn of it in time.
     pub fn add_master(&mut self) -> Result<usize> {
         let node = self.options.clone().start()?;
         self.nodes.push(node);
@@ -160,8 +163,8 @@ impl Cluster {
         Ok(added)
     }
 
-    /// Comes back when all nodes that live say that all is well: each knows all of those and sees none of them
-    /// failing, and all slots are assigned.
+    /// Returns when all living nodes report that the cluster is well: each knows all living nodes and sees
+    /// none of them failing, and all slots are assigned.
     ///
     /// # Errors
     ///
@@ -170,7 +173,7 @@ impl Cluster {
         wait::until("the cluster to be well", wait::LIMIT, || self.is_well())
     }
 
-    /// Comes back when all replicas that live have what their masters have now.
+    /// Returns when all living replicas have what their masters have now.
     ///
     /// # Errors
     ///
@@ -185,7 +188,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Those whose process runs.
+    /// The nodes whose process runs.
     fn living(&self) -> impl Iterator<Item = &RedisServer> {
         self.nodes.iter().filter(|node| node.is_running())
     }

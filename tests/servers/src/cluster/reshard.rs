@@ -1,4 +1,4 @@
-//! Moving slots from node to node.
+//! Moves slots from node to node.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ const MIGRATION: &str = "10000";
 
 impl Cluster {
     /// Moves slots with all their keys from one master to another, one by one as `redis-cli` does, while
-    /// clients go on. Comes back when all nodes know.
+    /// clients continue. Returns when all nodes know.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Cluster {
         })
     }
 
-    /// The first step of moving a slot: from now on `from` says `ASK` for keys that it does not have.
+    /// The first step of moving a slot: from now on `from` answers `ASK` for keys that it does not have.
     ///
     /// # Errors
     ///
@@ -79,11 +79,11 @@ impl Cluster {
         }
     }
 
-    /// The last step: tells the masters that `to` has the slot now, `to` itself first.
+    /// The last step: informs the masters that `to` has the slot now, `to` itself first.
     ///
     /// # Errors
     ///
-    /// If keys of it are left elsewhere, or a node does not obey.
+    /// If keys of the slot are left elsewhere, or a node does not obey.
     ///
     /// # Panics
     ///
@@ -92,7 +92,7 @@ impl Cluster {
         let (slot, id) = (slot.to_string(), self.id(to)?);
         self.node(to).query::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id])?;
         for other in self.living().filter(|other| other.port() != self.node(to).port()) {
-            // Replicas refuse, and hear of it from their masters.
+            // Replicas refuse, and learn of it from their masters.
             match other.query::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &id]) {
                 Err(error) if crate::replication::is_master(other).is_ok() => return Err(error),
                 _ => {}

@@ -4,17 +4,17 @@ use std::ops::RangeInclusive;
 
 use crate::{Error, RedisServer, Result};
 
-/// What a node says of all nodes, itself included (`CLUSTER NODES`).
+/// What a node reports about all nodes, including itself (`CLUSTER NODES`).
 #[derive(Debug, PartialEq)]
 pub(super) struct View(Vec<Member>);
 
-/// What a node says of one node.
+/// What a node reports about one node.
 #[derive(Debug, PartialEq)]
 pub(super) struct Member {
     pub(super) id: String,
     pub(super) port: u16,
     flags: Vec<String>,
-    /// The name of its master, if it is a replica.
+    /// The id of its master, if it is a replica.
     pub(super) master: Option<String>,
     slots: Vec<RangeInclusive<u16>>,
 }
@@ -38,19 +38,19 @@ impl View {
             .ok_or_else(|| Error::new(format!("the node on port {port} is not known")))
     }
 
-    /// The master of the node on that port, if it is a replica.
+    /// The master of the node on this port, if it is a replica.
     pub(super) fn master(&self, port: u16) -> Result<Option<&Member>> {
         let Some(id) = &self.member(port)?.master else { return Ok(None) };
         let master = self.0.iter().find(|member| member.id == *id);
         master.map(Some).ok_or_else(|| Error::new(format!("the master {id} is not known")))
     }
 
-    /// Whether the node on that port is responsible for the slot.
+    /// Whether the node on this port is responsible for the slot.
     pub(super) fn has(&self, port: u16, slot: u16) -> bool {
         self.owner(slot).is_ok_and(|owner| owner.port == port)
     }
 
-    /// Who is responsible for the slot.
+    /// The node that is responsible for the slot.
     pub(super) fn owner(&self, slot: u16) -> Result<&Member> {
         self.0
             .iter()
@@ -70,7 +70,7 @@ impl Member {
             port: port.parse().ok()?,
             flags: flags.split(',').map(str::to_owned).collect(),
             master: (*master != "-").then(|| (*master).to_owned()),
-            // Those in brackets are on their way.
+            // Slots in brackets are being moved.
             slots: slots
                 .iter()
                 .filter(|slot| !slot.starts_with('['))
@@ -79,7 +79,7 @@ impl Member {
         })
     }
 
-    /// Whether the others are thought to know it, and to reach it.
+    /// Whether the others are believed to know and to reach it.
     pub(super) fn is_well(&self) -> bool {
         !self.flags.iter().any(|flag| matches!(flag.as_str(), "fail" | "fail?" | "handshake" | "noaddr"))
     }

@@ -1,4 +1,4 @@
-//! Where PostgreSQL's programs are.
+//! Finds PostgreSQL's programs.
 
 use std::{
     env, fs,
@@ -8,10 +8,10 @@ use std::{
 
 use crate::{Error, Result};
 
-/// Where Debian and its kin keep them, a directory for each version.
+/// Where Debian and its derivatives keep them, with a directory for each version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-/// The directory that has them: that of `POSTGRES_BIN`, or one where systems put them.
+/// The directory with the programs: that of `POSTGRES_BIN`, or one where systems put them.
 pub(super) fn directory() -> Result<PathBuf> {
     if let Some(set) = env::var_os("POSTGRES_BIN").filter(|set| !set.is_empty()) {
         let directory = PathBuf::from(set);
@@ -48,7 +48,7 @@ fn debian() -> Vec<PathBuf> {
     versions.into_iter().rev().map(|path| path.join("bin")).collect()
 }
 
-/// Where the installation itself says that they are.
+/// The directory that the installation itself reports.
 fn told() -> Option<PathBuf> {
     let output = Command::new("pg_config").arg("--bindir").output().ok()?;
     Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))

@@ -26,8 +26,8 @@ mod user;
 const USER: &str = "tollgate";
 const LOG: &str = "server.log";
 
-/// What is said to a server that nobody relies on: what it writes need not survive the machine, though it does survive the
-/// server, and what it leaves behind is in its directory.
+/// Settings for a server that nobody relies on: what it writes need not survive a crash of the machine,
+/// though it does survive one of the server, and all files it leaves behind are in its directory.
 const SETTINGS: &[&str] = &[
     "fsync=off",
     "full_page_writes=off",
@@ -38,13 +38,14 @@ const SETTINGS: &[&str] = &[
     "autovacuum=off",
 ];
 
-/// A PostgreSQL server, which ends when it is dropped. Unlike a Redis it keeps its data when it is started again.
+/// A PostgreSQL server, which ends when it is dropped. Unlike a Redis server, it keeps its data when it is
+/// restarted.
 ///
-/// To start one takes some seconds, so tests of one binary share it, and each has a
-/// [database of its own](Self::create_database).
+/// Starting one takes some seconds, so the tests of a binary share it, and each has its
+/// [own database](Self::create_database).
 #[derive(Debug)]
 pub struct PostgresServer {
-    // Before the directory, so that it has ended when that is removed.
+    // Before the directory, so that it has ended when the directory is removed.
     process: Mutex<Process>,
     binaries: PathBuf,
     user: Option<User>,
@@ -53,11 +54,11 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts one with nothing in it.
+    /// Starts an empty server.
     ///
     /// # Errors
     ///
-    /// If there is none, or it does not start in time.
+    /// If PostgreSQL is not found, or does not start in time.
     pub fn start() -> Result<Self> {
         let (binaries, user) = (binaries::directory()?, User::unprivileged()?);
         let scratch = Scratch::new()?;
@@ -70,7 +71,7 @@ impl PostgresServer {
         Ok(Self { process, binaries, user, port, scratch })
     }
 
-    /// Makes a database, and gives back the [connection string](Self::connection_string) for it.
+    /// Creates a database, and returns its [connection string](Self::connection_string).
     ///
     /// # Errors
     ///
@@ -82,26 +83,26 @@ impl PostgresServer {
         Ok(self.connection_string(&name))
     }
 
-    /// How clients are told to reach a database, as the user that has all rights.
+    /// How clients reach a database, as the user that has all rights.
     #[must_use]
     pub fn connection_string(&self, database: &str) -> String {
         format!("host=127.0.0.1 port={} user={USER} dbname={database}", self.port.number())
     }
 
-    /// Runs SQL in a database, by the client that comes with the server, over a connection of its own.
+    /// Runs SQL in a database with the client that comes with the server, over a new connection.
     ///
     /// # Errors
     ///
-    /// What the server answers, or that it cannot be reached.
+    /// If the server answers with an error or cannot be reached.
     pub fn execute(&self, database: &str, sql: &str) -> Result<String> {
         output(self.client(database).args(["--command", sql]))
     }
 
-    /// Runs a file of SQL in one transaction, as who migrates a database by hand does.
+    /// Runs a file of SQL in one transaction, as somebody who migrates a database by hand would.
     ///
     /// # Errors
     ///
-    /// What the server answers, or that it cannot be reached.
+    /// If the server answers with an error or cannot be reached.
     pub fn execute_file(&self, database: &str, path: &Path) -> Result<String> {
         output(self.client(database).arg("--single-transaction").arg("--file").arg(path))
     }
@@ -113,13 +114,13 @@ impl PostgresServer {
         command
     }
 
-    /// The directory of the server's files, among them its log.
+    /// The directory of the server's files, including its log.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.scratch.path()
     }
 
-    /// Ends the server at once, as a crash would. Connections are closed when it comes back.
+    /// Ends the server immediately, as a crash would. Connections are closed when this returns.
     ///
     /// # Errors
     ///
@@ -128,7 +129,7 @@ impl PostgresServer {
         self.process().kill()
     }
 
-    /// Starts it again on the same port and with its data, and kills it first if it runs.
+    /// Restarts it on the same port and with its data; kills it first if it runs.
     ///
     /// # Errors
     ///
@@ -149,7 +150,7 @@ fn data(scratch: &Scratch) -> PathBuf {
     scratch.file("data")
 }
 
-/// Makes the directory of the server's data.
+/// Creates the directory of the server's data.
 fn initialise(binaries: &Path, user: Option<User>, scratch: &Scratch) -> Result<()> {
     let mut command = Command::new(binaries.join("initdb"));
     command.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER]);
@@ -160,7 +161,7 @@ fn initialise(binaries: &Path, user: Option<User>, scratch: &Scratch) -> Result<
     output(&mut command).map(drop)
 }
 
-/// Starts the server, and comes back when it answers.
+/// Starts the server, and returns when it answers.
 fn launch(binaries: &Path, user: Option<User>, scratch: &Scratch, port: &Port) -> Result<Process> {
     let log = fs::File::create(scratch.file(LOG))?;
     let mut command = Command::new(binaries.join("postgres"));
@@ -175,7 +176,7 @@ fn launch(binaries: &Path, user: Option<User>, scratch: &Scratch, port: &Port) -
     if let Some(user) = user {
         user.run(&mut command);
     }
-    // To be told to quit lets it clean up after itself, and is otherwise as if it had been killed.
+    // On `SIGQUIT` it cleans up after itself, and otherwise behaves as if it had been killed.
     let process = Process::spawn_ended_by(End::Quit, &mut command, scratch)?;
     wait::until("PostgreSQL to answer", wait::LIMIT, || {
         if let Some(status) = process.ended()? {
@@ -189,7 +190,7 @@ fn launch(binaries: &Path, user: Option<User>, scratch: &Scratch, port: &Port) -
     Ok(process)
 }
 
-/// Runs a program, and gives back what it writes.
+/// Runs a program, and returns its output.
 fn output(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output =

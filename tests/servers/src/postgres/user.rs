@@ -1,4 +1,4 @@
-//! As whom PostgreSQL runs, which refuses to run as root.
+//! The user that PostgreSQL runs as: it refuses to run as root.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use rustix::process::geteuid;
 
 use crate::{Error, Result, scratch::Scratch};
 
-/// Another user than the one whose process this is.
+/// A user other than that of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct User {
     uid: u32,
@@ -21,7 +21,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// Who is to run it; `None` if whoever runs this can.
+    /// The user that runs it; `None` if the current user can.
     pub(super) fn unprivileged() -> Result<Option<Self>> {
         if !geteuid().is_root() {
             return Ok(None);
@@ -33,11 +33,11 @@ impl User {
             .ok_or_else(|| Error::new("PostgreSQL refuses to run as root, and there is no user `nobody`"))
     }
 
-    /// Makes a directory of this process one that the user can work in.
+    /// Gives the user access to a directory of this process.
     pub(super) fn own(self, scratch: &Scratch) -> Result<()> {
         chown(scratch.path(), Some(self.uid), Some(self.gid))?;
         if let Some(parent) = scratch.path().parent() {
-            // To be gone through, though not looked at.
+            // It can be traversed, but not listed.
             fs::set_permissions(parent, fs::Permissions::from_mode(0o711))?;
         }
         Ok(())
@@ -48,7 +48,7 @@ impl User {
     }
 }
 
-/// The user of a name, by a line such as `nobody:x:65534:65534:…`.
+/// The user with this name, from a line such as `nobody:x:65534:65534:…`.
 fn find(users: &str, name: &str) -> Option<User> {
     let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let line = fields.into_iter().find(|fields| fields.first() == Some(&name))?;

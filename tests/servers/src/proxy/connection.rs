@@ -23,7 +23,7 @@ use super::{
     mode::{Direction, Mode, Setting},
 };
 
-/// How much is read at once, and how often this may be done before something has been written.
+/// How much is read at once, and how often before something has been written.
 const CHUNK: usize = 64 * 1024;
 const CHUNKS: usize = 1024;
 
@@ -32,12 +32,12 @@ const CHUNKS: usize = 1024;
 pub(super) struct Shared {
     pub(super) server: SocketAddr,
     pub(super) setting: watch::Receiver<Arc<Setting>>,
-    /// Changes when all connections are to be closed.
+    /// Changes when all connections have to be closed.
     pub(super) dropped: watch::Receiver<u64>,
     pub(super) counters: Arc<Counters>,
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     client: TcpStream,
@@ -45,7 +45,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// It counts from now on, and is told from now on when connections are to be closed.
+    /// From now on it is counted, and learns when connections have to be closed.
     pub(super) fn new(client: TcpStream, mut shared: Shared) -> Self {
         shared.counters.connections.fetch_add(1, Ordering::Relaxed);
         shared.counters.open.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ impl Connection {
         let mut dropped = shared.dropped.clone();
         tokio::select! {
             _ = dropped.changed() => {}
-            // Either side has gone away, which the other one sees when both are closed here.
+            // One side has gone away. The other one notices when both are closed here.
             _ = carry(client, &shared) => {}
         }
         shared.counters.open.fetch_sub(1, Ordering::Relaxed);
@@ -85,7 +85,7 @@ async fn carry(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     }
 }
 
-/// Passes bytes on in one direction, each when its time has come.
+/// Forwards bytes in one direction, each when it is due.
 async fn pump(
     mut from: ReadHalf<'_>,
     mut to: WriteHalf<'_>,
@@ -106,7 +106,7 @@ async fn pump(
             biased;
             () = sleep_until(due), if !queue.is_empty() => {
                 let (_, bytes) = queue.pop_front().unwrap_or((due, Vec::new()));
-                // Counted first: who has received the last byte finds it counted.
+                // Counted first, so that whoever has received the last byte finds it counted.
                 counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 to.write_all(&bytes).await?;
             }

@@ -1,4 +1,4 @@
-//! What a mode makes of the bytes of one direction of one connection.
+//! What a mode does to the bytes of one direction of one connection.
 
 use std::{mem, time::Duration};
 
@@ -10,24 +10,24 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Filter {
     direction: Direction,
-    /// The setting that was in force the last time.
+    /// The setting that was in force last.
     setting: u64,
-    /// How many bytes came since, without those held.
+    /// How many bytes came since, except those held.
     position: usize,
-    /// Whether the reply that is to be replaced was.
+    /// Whether the reply that has to be replaced was replaced.
     replaced: bool,
-    /// The beginning of the reply that is to be replaced.
+    /// The beginning of the reply that has to be replaced.
     held: Vec<u8>,
     /// Whether something was swallowed.
     lost: bool,
 }
 
-/// What becomes of some bytes.
+/// What happens to some bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Passed {
     pub(super) bytes: Vec<u8>,
     pub(super) delay: Duration,
-    /// Whether the connection is to be closed when the bytes have been passed on.
+    /// Whether the connection has to be closed once the bytes have been forwarded.
     pub(super) close: bool,
 }
 
@@ -42,7 +42,7 @@ impl Filter {
             self.position = 0;
             self.replaced = false;
         }
-        // There is nothing held but for the mode that goes on, or because it was changed half-way.
+        // Bytes are held only for a mode that is still in force, or because it was changed half-way.
         bytes.splice(0..0, mem::take(&mut self.held));
         let position = self.position;
         self.position += bytes.len();

@@ -1,4 +1,4 @@
-//! The thread of a proxy, which accepts connections and is told what to do with them.
+//! The thread of a proxy, which accepts connections and receives orders about them.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{Result, wait};
 
-/// What the thread is told. It answers when it has done so.
+/// An order to the thread. It answers when it has carried it out.
 #[derive(Debug)]
 pub(super) enum Order {
     Set(Mode, blocking::Sender<Result<()>>),
@@ -28,7 +28,7 @@ pub(super) enum Order {
 #[derive(Debug)]
 pub(super) struct Listener {
     port: u16,
-    /// Nothing while connections are refused.
+    /// `None` while connections are refused.
     listener: Option<TcpListener>,
     setting: watch::Sender<Arc<Setting>>,
     dropped: watch::Sender<u64>,
@@ -50,7 +50,7 @@ impl Listener {
         Ok(Self { port, listener, setting, dropped, shared })
     }
 
-    /// Goes on until nobody can give orders any more.
+    /// Runs until nobody can give orders any more.
     pub(super) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         loop {
             tokio::select! {
@@ -75,7 +75,7 @@ impl Listener {
         if mode == Mode::Refuse {
             self.listener = None;
         } else if self.listener.is_none() {
-            // For a moment the port can be somebody else's who looks for a free one.
+            // For a moment somebody else who looks for a free port may have it.
             let bound = wait::until("the port to be free again", wait::LIMIT, || bind(self.port))?;
             self.listener = Some(TcpListener::from_std(bound)?);
         }
@@ -83,7 +83,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Tells all connections to close, and waits until they have.
+    /// Closes all connections, and waits until they are closed.
     async fn drop_connections(&self) {
         self.dropped.send_modify(|dropped| *dropped += 1);
         while self.shared.counters.open() > 0 {
@@ -92,7 +92,7 @@ impl Listener {
     }
 }
 
-/// The next connection; none ever if nobody listens.
+/// The next connection; waits forever if nobody listens.
 async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     match listener {
         Some(listener) => listener.accept().await.map(|(client, _)| client),

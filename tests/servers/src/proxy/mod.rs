@@ -24,9 +24,9 @@ mod resp;
 
 pub use self::mode::Mode;
 
-/// A TCP proxy before a server on this machine, which can do to connections what networks do.
+/// A TCP proxy in front of a server on this machine, which can do to connections what networks do.
 ///
-/// It has a thread of its own, and needs nothing of the caller's runtime.
+/// It has its own thread, and needs nothing from the caller's runtime.
 ///
 /// ```
 /// use tollgate_servers::{Mode, Proxy, RedisServer};
@@ -45,7 +45,7 @@ pub use self::mode::Mode;
 pub struct Proxy {
     port: Port,
     counters: Arc<Counters>,
-    /// Nothing once it is dropped, by which the thread is told to end.
+    /// `None` once it is dropped, which ends the thread.
     orders: Option<mpsc::UnboundedSender<Order>>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -58,9 +58,9 @@ pub struct Counts {
     pub connections: u64,
     /// How many of them are open.
     pub open: u64,
-    /// How many bytes have been passed on to the server, or are about to be.
+    /// How many bytes have been forwarded to the server, or are about to be.
     pub request_bytes: u64,
-    /// How many bytes have been passed on to clients, or are about to be.
+    /// How many bytes have been forwarded to clients, or are about to be.
     pub reply_bytes: u64,
 }
 
@@ -79,7 +79,7 @@ impl Counters {
 }
 
 impl Proxy {
-    /// Starts a proxy before the server on that port of 127.0.0.1, which passes everything on.
+    /// Starts a proxy in front of the server on this port of 127.0.0.1, which forwards everything.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Proxy {
         let counters = Arc::new(Counters::default());
         let (orders, received) = mpsc::unbounded_channel();
         let counted = Arc::clone(&counters);
-        // All of the runtime is in the thread, since it must not be dropped within another one.
+        // The whole runtime is in the thread, since it must not be dropped within another one.
         let thread = thread::Builder::new().name("proxy".to_owned()).spawn(move || {
             tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
                 Listener::new(bound, server, counted)?.run(received).await;
@@ -103,14 +103,14 @@ impl Proxy {
         Ok(Self { port, counters, orders: Some(orders), thread: Some(thread) })
     }
 
-    /// The port for clients. [`RedisServer::url_with_port`](crate::RedisServer::url_with_port) makes an address
-    /// of it.
+    /// The port for clients. [`RedisServer::url_with_port`](crate::RedisServer::url_with_port) turns it into
+    /// an address.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Does this from now on. It is in force when this comes back.
+    /// Sets the mode. It is in force when this returns.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Proxy {
         self.order(|done| Order::Set(mode, done))
     }
 
-    /// Closes all connections that are there. New ones are accepted if the mode says so.
+    /// Closes all existing connections. New ones are accepted if the mode allows it.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // If it failed, the test has seen that by what did not come through.
+            // If it failed, the test has noticed by what did not come through.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
-//! Where a reply ends, in the Redis serialisation protocol's versions 2 and 3.
+//! Finds where a reply ends, in versions 2 and 3 of the Redis serialisation protocol.
 
-/// How many bytes the first reply has, if all of it is there.
+/// The length of the first reply in bytes, if all of it is there.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     // How many values are still to come.
     let mut values = 1;
@@ -18,7 +18,7 @@ pub(super) fn length(bytes: &[u8]) -> Option<usize> {
             }
             b'*' | b'~' | b'>' => values += number(rest).unwrap_or(0),
             b'%' => values += 2 * number(rest).unwrap_or(0),
-            // Attributes come before the value that they are about.
+            // Attributes come before the value that they describe.
             b'|' => values += 2 * number(rest).unwrap_or(0) + 1,
             _ => {}
         }
@@ -29,12 +29,12 @@ pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// How long the line is, without its end.
+/// The length of the line, without its end.
 fn line(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|end| end == b"\r\n")
 }
 
-/// A length, unless it is the negative one of something that is not there.
+/// A length, unless it is the negative one of a null.
 fn number(text: &[u8]) -> Option<usize> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }

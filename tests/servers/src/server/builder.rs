@@ -43,20 +43,20 @@ impl Builder {
         self
     }
 
-    /// Has it listen on a Unix socket as well: [`RedisServer::socket`].
+    /// Also listens on a Unix socket: [`RedisServer::socket`].
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
     }
 
-    /// Has it listen on a port with TLS as well: [`RedisServer::tls_port`]. The certificate is for `localhost`
-    /// and `127.0.0.1`, and is signed by the authority in [`RedisServer::certificates`].
+    /// Also listens on a port with TLS: [`RedisServer::tls_port`]. The certificate is for `localhost` and
+    /// `127.0.0.1`, and is signed by the authority in [`RedisServer::certificates`].
     pub fn tls(mut self) -> Self {
         self.tls = Some(Tls::Server);
         self
     }
 
-    /// As [`tls`](Self::tls), and asks clients for a certificate of theirs as well.
+    /// Like [`tls`](Self::tls), but also asks clients for a certificate.
     pub fn mutual_tls(mut self) -> Self {
         self.tls = Some(Tls::Mutual);
         self
@@ -68,9 +68,10 @@ impl Builder {
         self
     }
 
-    /// Adds a user who may do what `rules` say, such as `~tollgate:* +@all`. The server's URLs are for this user.
+    /// Adds a user with the permissions in `rules`, such as `~tollgate:* +@all`. The server's URLs are for
+    /// this user.
     ///
-    /// The default user is there besides, with the password if there is one.
+    /// The default user exists as well, with the password if there is one.
     pub fn user(
         mut self,
         name: impl Into<String>,
@@ -88,16 +89,16 @@ impl Builder {
         self
     }
 
-    /// Refuses what needs memory beyond that many bytes (`noeviction`).
+    /// Refuses what needs more memory than this many bytes (`noeviction`).
     pub fn max_memory(self, bytes: u64) -> Self {
         self.config(format!("maxmemory {bytes}")).config("maxmemory-policy noeviction")
     }
 
-    /// Starts the server, and comes back when it answers.
+    /// Starts the server, and returns when it answers.
     ///
     /// # Errors
     ///
-    /// Says what to install if there is no server, and what the server said if it does not start.
+    /// Says what to install if there is no server, and what the server printed if it does not start.
     pub fn start(self) -> Result<RedisServer> {
         let mut last = Error::new("no port was tried");
         for _ in 0..ATTEMPTS {
@@ -116,7 +117,8 @@ impl Builder {
         self
     }
 
-    /// Has it follow a master that asks for the same password, and replicas follow it, without their usual delays.
+    /// Makes it follow a master with the same password, and lets replicas follow it, without the usual
+    /// delays.
     pub(crate) fn replicating(self) -> Self {
         let authentication =
             self.password.as_ref().map(|password| format!("masterauth {}", quoted(password)));

@@ -12,7 +12,7 @@ use rcgen::{
 
 use crate::{Result, scratch::Scratch};
 
-/// An authority that nobody knows, and what it has signed. All are in PEM format.
+/// An authority that no client knows, and what it has signed. All are in PEM format.
 #[derive(Clone, Debug)]
 pub struct Certificates {
     authority: String,

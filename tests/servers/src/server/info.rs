@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! What a server reports about itself.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 pub enum Product {
     /// Redis.
     Redis,
-    /// Valkey, which went on from Redis 7.2.4.
+    /// Valkey, which was forked from Redis 7.2.4.
     Valkey,
 }
 
@@ -21,7 +21,7 @@ pub struct Version {
     pub product: Product,
     /// Major, minor and patch version of that product.
     pub number: (u32, u32, u32),
-    /// The version of Redis whose commands it has, by its own words. For Redis itself that is `number`.
+    /// The version of Redis whose commands it has, as it reports itself. For Redis, this is `number`.
     pub as_redis: (u32, u32, u32),
 }
 
@@ -51,7 +51,7 @@ impl RedisServer {
         parsed(&self.info("memory")?, "used_memory")
     }
 
-    /// The time that the server has computed since it was started, by itself and in the system.
+    /// The processor time that the server has used since it was started, in user and in system mode.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl RedisServer {
         Ok(Duration::from_secs_f64(user + system))
     }
 
-    /// How many commands the server has run since it was started, those of scripts not counted. What asks for
-    /// it is among them, the next time.
+    /// How many commands the server has run since it was started, except those of scripts. The command that
+    /// asks for it is included the next time.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl RedisServer {
         parsed(&self.info("stats")?, "total_commands_processed")
     }
 
-    /// A section of what `INFO` says.
+    /// A section of the answer to `INFO`.
     pub(crate) fn info(&self, section: &str) -> Result<String> {
         self.query(&["INFO", section])
     }

@@ -1,4 +1,4 @@
-//! Starting a server and waiting until it answers.
+//! Starts a server and waits until it answers.
 
 use std::{
     env, fs, io,
@@ -15,7 +15,7 @@ use crate::{Error, Result, process::Process, scratch::Scratch, wait};
 const CONFIG: &str = "server.conf";
 const LOG: &str = "server.log";
 
-/// How a process is started, and started again.
+/// How a process is started and restarted.
 #[derive(Debug)]
 pub(crate) struct Launch {
     config: String,
@@ -51,12 +51,12 @@ impl From<io::Error> for Failure {
 }
 
 impl Launch {
-    /// A server with this configuration and these arguments after it.
+    /// A server with this configuration, followed by these arguments.
     pub(crate) fn new(config: String, arguments: Vec<&'static str>) -> Self {
         Self { config, arguments }
     }
 
-    /// Starts a process in `scratch`, and comes back when `is_ready` is content with the one of that number.
+    /// Starts a process in `scratch`, and returns when `is_ready` accepts the process with its id.
     pub(crate) fn start(
         &self,
         scratch: &Scratch,
@@ -87,7 +87,7 @@ impl Launch {
 fn binary() -> PathBuf {
     let set = env::var_os("REDIS_SERVER").filter(|set| !set.is_empty());
     let binary = PathBuf::from(set.unwrap_or_else(|| "redis-server".into()));
-    // It is run in another directory than this one. A mere name is looked for on the path.
+    // It is run in a different directory. A bare name is looked up on the path.
     if binary.components().count() > 1 { path::absolute(&binary).unwrap_or(binary) } else { binary }
 }
 
@@ -106,7 +106,7 @@ fn did_not_start(binary: &Path, scratch: &Scratch) -> Failure {
     if log.contains("in use") {
         Failure::InUse(Error::new(message))
     } else if log.contains(">>> 'tls-") {
-        // The configuration's first line that it does not know.
+        // The first line of the configuration that it does not know.
         Failure::Other(Error::without_tls(message))
     } else {
         Failure::Other(Error::new(message))
@@ -138,7 +138,7 @@ pub(crate) fn query<T: FromRedisValue>(connection: &mut Connection, command: &[&
     packed.query(connection).map_err(|error| Error::from(error).context(name))
 }
 
-/// Whether the process of this number answers on the port, and not somebody else.
+/// Whether the process with this id answers on the port, and not another one.
 pub(crate) fn is_ready(port: u16, password: Option<&str>, pid: u32) -> Result<()> {
     let mut connection = connect(port, password)?;
     connection.set_read_timeout(Some(Duration::from_secs(1)))?;

@@ -28,10 +28,10 @@ const ANSWER: Duration = Duration::from_secs(10);
 
 /// A Redis or Valkey server, which ends when it is dropped.
 ///
-/// It listens on 127.0.0.1, saves nothing, and has what its [`Builder`] says besides.
+/// It listens on 127.0.0.1 and saves nothing; its [`Builder`] adds options.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Before the directory, so that it has ended when that is removed.
+    // Before the directory, so that it has ended when the directory is removed.
     process: Mutex<Process>,
     launch: Launch,
     options: Builder,
@@ -42,7 +42,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one without any options.
+    /// Starts a server without any options.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl RedisServer {
         Self::builder().start()
     }
 
-    /// Options for one that is to be started.
+    /// Options for a server to be started.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -80,7 +80,7 @@ impl RedisServer {
         self.options.socket(&self.scratch)
     }
 
-    /// The process, or the last one if it has ended.
+    /// The id of the process, or of the last one if it has ended.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process().pid()
@@ -92,14 +92,14 @@ impl RedisServer {
         matches!(self.process().ended(), Ok(None))
     }
 
-    /// The directory of the server's files, among them its log.
+    /// The directory of the server's files, including its log.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.scratch.path()
     }
 
     /// Stops the process (`SIGSTOP`). Connections stay open, and the system accepts new ones, but nothing is
-    /// answered. Comes back when it stands still.
+    /// answered. Returns when it has stopped.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ impl RedisServer {
         self.process().pause()
     }
 
-    /// Lets a paused process go on (`SIGCONT`), with all that was sent to it meanwhile.
+    /// Lets a paused process continue (`SIGCONT`), with everything that was sent to it meanwhile.
     ///
     /// # Errors
     ///
@@ -117,7 +117,8 @@ impl RedisServer {
         self.process().resume()
     }
 
-    /// Ends the process at once (`SIGKILL`). Connections are closed and the port is free when it comes back.
+    /// Ends the process immediately (`SIGKILL`). Connections are closed and the port is free when this
+    /// returns.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// If the server cannot be told so, or goes on.
+    /// If the command cannot be sent, or the server continues to run.
     pub fn shutdown(&self) -> Result<()> {
         let process = self.process();
         let mut connection = self.connect()?;
@@ -147,7 +148,7 @@ impl RedisServer {
         })
     }
 
-    /// Starts it again on the same port and without data, and kills it first if it runs.
+    /// Restarts it on the same port and without data; kills it first if it runs.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl RedisServer {
     pub fn restart(&self) -> Result<()> {
         let mut process = self.process();
         process.kill()?;
-        // For a moment the port can be somebody else's who looks for a free one.
+        // For a moment somebody else who looks for a free port may have it.
         *process = wait::until("the port to be free again", wait::LIMIT, || {
             match self.launch.start(&self.scratch, |pid| self.is_ready(pid)) {
                 Err(Failure::InUse(error)) => Err(error),
@@ -165,11 +166,11 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Sends one command over a connection of its own, as the default user.
+    /// Sends one command over a new connection, as the default user.
     ///
     /// # Errors
     ///
-    /// What the server answers, or that it cannot be reached.
+    /// If the server answers with an error or cannot be reached.
     pub fn command(&self, command: &[&str]) -> Result<Value> {
         self.query(command)
     }
@@ -190,7 +191,7 @@ impl RedisServer {
         launch::query(&mut self.connect()?, command)
     }
 
-    /// Whether it answers, and not somebody else on its port.
+    /// Whether this server answers, and not another process on its port.
     fn is_ready(&self, pid: u32) -> Result<()> {
         launch::is_ready(self.port(), self.options.default_password(), pid)
     }

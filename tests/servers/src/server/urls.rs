@@ -1,4 +1,4 @@
-//! Addresses that clients are given.
+//! Addresses for clients.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -7,14 +7,14 @@ use super::{RedisServer, builder::User};
 impl RedisServer {
     /// The address for connections without TLS.
     ///
-    /// Like the others it carries what a client has to say: the name and the password of the
+    /// Like the others it carries the client's credentials: the name and the password of the
     /// [`user`](super::Builder::user) if there is one, or else the [`password`](super::Builder::password).
     #[must_use]
     pub fn url(&self) -> String {
         self.url_with_port(self.port())
     }
 
-    /// The same for another port, behind which is something that leads to this server.
+    /// The same for another port, which leads to this server.
     #[must_use]
     pub fn url_with_port(&self, port: u16) -> String {
         format!("redis://{}127.0.0.1:{port}/", self.userinfo())
@@ -26,7 +26,8 @@ impl RedisServer {
         Some(format!("rediss://{}127.0.0.1:{}/", self.userinfo(), self.tls_port()?))
     }
 
-    /// The address of the Unix socket, if [`Builder::unix_socket`](super::Builder::unix_socket) asked for one.
+    /// The address of the Unix socket, if [`Builder::unix_socket`](super::Builder::unix_socket) asked for
+    /// one.
     #[must_use]
     pub fn unix_url(&self) -> Option<String> {
         let path = self.socket()?;
@@ -49,7 +50,7 @@ impl RedisServer {
         }
     }
 
-    /// Name and password of whom the URLs are for.
+    /// Name and password of the user that the URLs are for.
     fn credentials(&self) -> (Option<&str>, Option<&str>) {
         match self.options.client_user() {
             Some(User { name, password }) => (Some(name), Some(password)),
