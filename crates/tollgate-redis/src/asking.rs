@@ -13,7 +13,7 @@ use crate::request::{Ask, Kind, Told};
 use crate::several::Several;
 use crate::store::Links;
 
-/// Makes something to ask, and what waits for its answer.
+/// Makes a question, and the future of its answer.
 pub(crate) fn make<T>(
     deadline: Instant,
     kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
@@ -27,7 +27,8 @@ pub(crate) fn make<T>(
 pub(crate) struct Asking<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Asking<T> {
-    /// Stops waiting. What has been answered in the meantime is returned: whoever did so knows nothing of this.
+    /// Stops waiting. Returns an answer that has arrived in the meantime, as its sender cannot know that
+    /// nobody listened.
     pub(crate) fn cancel(mut self) -> Option<T> {
         self.0.close();
         self.0.try_recv().ok()?.ok()
@@ -59,10 +60,10 @@ pub(crate) enum Deciding {
     Several(Box<Several>),
 }
 
-/// A request whose counters are all in one place.
+/// A request whose counters are all in one slot, or on one server.
 #[derive(Debug)]
 pub(crate) struct Alone {
-    /// Nothing once the answer was passed on.
+    /// `None` once the answer was passed on.
     asking: Option<Asking<Told>>,
     /// Where to give back.
     links: Links,
@@ -75,7 +76,8 @@ impl Deciding {
 }
 
 impl Drop for Alone {
-    /// What was answered and not looked at is given back; what is not answered yet, by whoever answers it.
+    /// Gives back a charge whose answer nobody looked at. One that is not answered yet is given back where
+    /// its answer arrives.
     fn drop(&mut self) {
         if let Some(Told::Decided(decided)) = self.asking.take().and_then(Asking::cancel) {
             decided.give_back().into_iter().for_each(|ask| self.links.put(ask));
@@ -93,7 +95,7 @@ impl Future for Deciding {
                 Self::One(alone) => alone,
                 Self::Several(several) => return Pin::new(several).poll(cx),
             };
-            // Polled again after it was ready, which the contract of futures leaves open.
+            // Polled again after it was ready, for which futures promise nothing.
             let Some(asking) = &mut alone.asking else { return Poll::Pending };
             let answer = std::task::ready!(Pin::new(asking).poll(cx));
             alone.asking = None;

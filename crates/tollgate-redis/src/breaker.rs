@@ -11,15 +11,16 @@ use crate::observe::BreakerWatch;
 
 /// Whether a store is asked, see [`RedisStore::breaker`](crate::RedisStore::breaker).
 ///
-/// On a cluster this is about the whole: it is open as soon as one node that has slots fails, though each node has a breaker of
-/// its own, and keys that live on the others are decided as ever.
+/// On a cluster this describes the whole cluster: it is open as soon as one node that has slots fails. Each
+/// node also has its own breaker, so keys on the other nodes are still decided.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// The store works, and is asked; of a cluster all nodes that have slots.
+    /// The store works and is asked; on a cluster, all nodes that have slots do.
     Closed,
-    /// The store failed, and is not asked until it works again: every decision fails at once, and the failure policy
-    /// of each rule applies. On a cluster this holds for the keys of the nodes that fail, at least one, and not for others.
+    /// The store failed, and is not asked until it works again. Every decision fails immediately, and the
+    /// failure policy of each rule applies. On a cluster this holds only for keys on the failing nodes, of
+    /// which there is at least one.
     Open {
         /// Since when.
         since: Instant,
@@ -29,7 +30,7 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// Whether the store is not asked, or a node of the cluster is not.
+    /// Whether the store, or a node of the cluster, is not asked.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         matches!(self, Self::Open { .. })
@@ -42,22 +43,22 @@ pub(crate) struct Breaker(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// For those who ask in passing.
+    /// For a quick check without a lock.
     is_open: AtomicBool,
-    /// Nothing is known yet: it is open only because it has to be something.
+    /// Nothing is known yet, and the breaker is open only because it has to have a state.
     untried: AtomicBool,
     state: watch::Sender<BreakerState>,
-    /// Nothing, if it stands for the breakers of several servers, which are seen themselves.
+    /// `None` if it stands for the breakers of several servers, which are observed themselves.
     seen: Option<Mutex<BreakerWatch>>,
 }
 
 impl Breaker {
-    /// That of one server. Open, as nothing is known to work.
+    /// The breaker of one server. Open, as nothing is known to work.
     pub(crate) fn new() -> Self {
         Self::with(Some(Mutex::default()))
     }
 
-    /// One that stands for those of several servers.
+    /// A breaker that stands for those of several servers.
     pub(crate) fn of_several() -> Self {
         Self::with(None)
     }
@@ -73,7 +74,7 @@ impl Breaker {
         self.0.is_open.load(Ordering::Acquire)
     }
 
-    /// Whether it is not known yet if the server works.
+    /// Whether it is not yet known if the server works.
     pub(crate) fn is_untried(&self) -> bool {
         self.0.untried.load(Ordering::Acquire)
     }
@@ -109,7 +110,7 @@ impl Breaker {
     pub(crate) fn close(&self) {
         if self.is_open() {
             self.0.is_open.store(false, Ordering::Release);
-            // Afterwards, so that nobody takes it for one that was tried in vain.
+            // Afterwards, so that nobody takes it for a server that was tried and failed.
             self.0.untried.store(false, Ordering::Release);
             let before = self.0.state.send_replace(BreakerState::Closed);
             if let BreakerState::Open { since, .. } = before {
@@ -119,7 +120,7 @@ impl Breaker {
     }
 }
 
-/// Pauses that grow, with some jitter, so that the nodes of a fleet do not come back all at once.
+/// Growing pauses, with some jitter, so that the nodes of a fleet do not come back all at once.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     next: Duration,
@@ -131,7 +132,7 @@ impl Pauses {
     const FIRST: Duration = Duration::from_millis(10);
 
     pub(crate) fn new(longest: Duration) -> Self {
-        // Without any pause it would be an attack.
+        // Without any pause, retrying would amount to an attack.
         let longest = longest.max(Self::SHORTEST);
         Self { next: Self::FIRST.min(longest), longest }
     }
@@ -144,7 +145,7 @@ impl Pauses {
     }
 }
 
-/// A number between 0 and 1 that is hard to foretell.
+/// A number between 0 and 1 that is hard to predict.
 fn random() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64

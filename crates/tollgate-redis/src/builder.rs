@@ -1,4 +1,4 @@
-//! How a store is made.
+//! Builds a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::name::Names;
 use crate::servers::{Kind, Servers};
 use crate::store::{Links, RedisStore};
 
-/// Who looks for an answer for longer had better sleep.
+/// A task that would spin for longer than this is better off sleeping.
 const MOST_SPIN: Duration = Duration::from_millis(1);
 
 /// The longest that a decision may take.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// Makes a [`RedisStore`].
+/// Builds a [`RedisStore`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RedisStoreBuilder {
@@ -33,95 +33,100 @@ impl RedisStoreBuilder {
         Self { servers, config: Config::default() }
     }
 
-    /// What the names of all counters begin with; `tollgate` if not said. Stores with different prefixes have nothing
-    /// to do with each other.
+    /// The prefix of the names of all counters; `tollgate` by default. Stores with different prefixes are
+    /// independent of each other.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.config.prefix = prefix.into();
         self
     }
 
-    /// How long a decision may take; 5 ms if not said. After that it has failed, and is not made any more.
+    /// How long a decision may take; 5 ms by default. After that it has failed, and will not be made any
+    /// more.
     ///
-    /// A connection over which no answer comes for forty times as long, but at least 100 ms and at most two seconds more than
-    /// this, is given up for a new one.
+    /// A connection on which no answer arrives for forty times as long, but at least 100 ms and at most two
+    /// seconds more than this timeout, is replaced.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self
     }
 
-    /// How long a connection may take to be made, in the background; one second if not said.
+    /// How long making a connection, in the background, may take; one second by default.
     pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = timeout;
         self
     }
 
-    /// How many requests may wait for one server; 10,000 if not said. More fail at once. On a cluster as many may wait
-    /// besides for nodes that slots are on their way to, or that are new and being connected to.
+    /// How many requests may wait for one server; 10,000 by default. Any more fail immediately. On a cluster,
+    /// as many again may wait for nodes that slots are moving to, or that are new and being connected to.
     ///
-    /// As many refunds and debits may wait besides, also while the server fails. More are not made, which their
-    /// future says.
+    /// As many refunds and debits may wait in addition, even while the server fails. Any more are not made,
+    /// which their future reports.
     pub const fn max_waiting(mut self, requests: usize) -> Self {
         self.config.max_waiting = requests;
         self
     }
 
-    /// How long an answer is looked for before the task that holds the connection sleeps; 100 µs if not said. Zero: it sleeps at
-    /// once. At most a millisecond, and a tenth of the [timeout](Self::timeout).
+    /// How long the task that holds the connection polls for an answer before it sleeps; 100 µs by default.
+    /// With zero, it sleeps immediately. At most a millisecond, and a tenth of the [timeout](Self::timeout).
     ///
-    /// Where Redis is near, being woken takes longer than most answers do, for the server as well. With one thread for the
-    /// runtime and a core left for Redis, 64 requests in flight became 1.2 to 1.4 times as fast by this, for three quarters to nine tenths of the
-    /// server's time; with two threads on the same two cores as Redis it made little difference. One caller that asks again as soon
-    /// as it is answered waits half as long. It costs up to a sixth more of this process's time in a crowd, and at most as long as is
-    /// said here for an answer that one waits for. So say zero where time is scarce, as in a container with a quota; and do not
-    /// raise it to reach a server that is far away.
+    /// Where Redis is near, being woken takes longer than most answers do, for the server as well. With one
+    /// thread for the runtime and a core left for Redis, polling made 64 requests in flight 1.2 to 1.4 times
+    /// as fast, for three quarters to nine tenths of the server's time. With two threads on the same two
+    /// cores as Redis it made little difference. A single caller that asks again as soon as it is answered
+    /// waits half as long.
     ///
-    /// It is done while sixteen requests or more wait, or did a moment ago, and for whoever asks no later than this after the last
-    /// answer: who comes more seldom finds both sides asleep, and nothing is gained. Other tasks of the runtime go first, and where
-    /// answers take longer it is tried ever more seldom.
+    /// Polling costs up to a sixth more of this process's time in a crowd, and for a single waiting request
+    /// at most the time set here for each answer. So set it to zero where processor time is scarce, as in a
+    /// container with a quota, and do not raise it for a server that is far away.
+    ///
+    /// The task polls while sixteen requests or more wait, or did a moment ago, and for a request that
+    /// arrives no later than this after the last answer. A request that arrives later finds both sides
+    /// asleep, and nothing would be gained. Other tasks of the runtime go first, and where answers take
+    /// longer, polling is tried less and less often.
     pub const fn spin(mut self, duration: Duration) -> Self {
         self.config.spin = duration;
         self
     }
 
-    /// The longest pause between two attempts to reach a server that failed; one second if not said. The first is
-    /// some milliseconds, and each is twice the one before.
+    /// The longest pause between two attempts to reach a failed server; one second by default. The first
+    /// pause is some milliseconds, and each is twice the one before.
     pub const fn longest_pause(mut self, pause: Duration) -> Self {
         self.config.longest_pause = pause;
         self
     }
 
-    /// For how long, at most, a key that Redis has denied is denied without asking again; one second if not said. Zero:
-    /// Redis is always asked.
+    /// For how long, at most, a key that Redis has denied is denied without asking again; one second by
+    /// default. With zero, Redis is always asked.
     ///
-    /// Nobody is denied for longer than its wait. But what is refunded or reset by *another* process takes effect only
-    /// after this time, for a key that was denied here.
+    /// No key is denied for longer than its wait. But what *another* process refunds or resets takes effect
+    /// only after this time, for a key that was denied here.
     pub const fn deny_from_memory_for(mut self, duration: Duration) -> Self {
         self.config.deny_for = duration;
         self
     }
 
-    /// How many denied keys are remembered, rounded up to a multiple of sixteen; 100,000 if not said. Redis is asked about the
-    /// others.
+    /// How many denied keys are remembered, rounded up to a multiple of sixteen; 100,000 by default. Redis is
+    /// asked about all others.
     pub const fn denied_keys(mut self, keys: usize) -> Self {
         self.config.denied_keys = keys;
         self
     }
 
-    /// Decides at the time of this clock, and not at that of the server. For tests. (A clock that stands at the Unix epoch itself is
-    /// taken for none.)
+    /// Decides at the time of this clock instead of the server's. For tests. (A clock that stands at the Unix
+    /// epoch itself is ignored.)
     pub fn clock(mut self, clock: ManualClock) -> Self {
         self.config.clock = Some(clock);
         self
     }
 
-    /// Makes the store, which begins to connect.
+    /// Builds the store, which starts to connect.
     ///
     /// # Errors
     ///
-    /// When something makes no sense, or there is no tokio runtime.
+    /// If a setting is invalid, or there is no tokio runtime.
     pub fn build(self) -> Result<RedisStore, SetupError> {
         let Self { servers, mut config } = self;
-        // As good as never, and moments can be computed with it.
+        // Practically for ever, yet small enough to compute with.
         config.timeout = config.timeout.min(LONGEST);
         config.spin = config.spin.min(MOST_SPIN).min(config.timeout / 10);
         let is_fit = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
@@ -134,7 +139,7 @@ impl RedisStoreBuilder {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(SetupError::NoRuntime);
         }
-        // Two stores that were made by one builder are seen apart.
+        // Two stores made by one builder are observed separately.
         config.watch = Arc::default();
         config.cluster = matches!(servers.0, Kind::Cluster(_));
         config.names = Arc::new(Names::new(&config.prefix, config.cluster));

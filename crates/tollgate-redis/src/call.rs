@@ -1,8 +1,8 @@
 //! One call of the charge script: what is asked, and what the answer means.
 //!
-//! Requests that are asked together share a call. A counter is named once, however many of them charge it, and equal
-//! requests are one group with a number. The script says how many it admitted and what each counter was before; from that,
-//! [`tollgate_core::algorithm`] computes here what each request is told.
+//! Requests that are asked together share a call. A counter is named once, however many of them charge it,
+//! and equal requests are one group with a number. The script returns how many it admitted and what each
+//! counter was before. From that, [`tollgate_core::algorithm`] computes the answer to each request here.
 
 use std::ops::Range;
 
@@ -15,19 +15,19 @@ use crate::request::{Charges, OwnCharge};
 use crate::term::{Term, push};
 use crate::verdict::Verdict;
 
-/// How long what comes before the runs is, in the packed question.
+/// The size of what precedes the runs in the packed question.
 const HEADER: usize = 32;
-/// How long a run is, without the numbers of requests.
+/// The size of a run, without the numbers of requests.
 const RUN: usize = 10;
 
-/// Mostly one, or many. For one alone nothing is allocated: it waits for each step on the way, and memory that nobody has
-/// used for a while is far.
+/// Usually one, or many. A single one takes no allocation: a lone request waits for each step on the way, and
+/// memory that was not used for a while is in no near cache.
 pub(crate) type Few<T> = SmallVec<[T; 1]>;
 
 /// The requests of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
-    /// Comes back with the answer, which is thereby known to be the answer to this.
+    /// Comes back with the answer, to prove that it is the answer to this question.
     pub(crate) number: u32,
     /// For each request, for each of its charges, the number of its counter.
     pub(crate) places: Few<SmallVec<[usize; 2]>>,
@@ -41,16 +41,16 @@ pub(crate) struct Call {
     pub(crate) held: usize,
 }
 
-/// Charges of the same term to counters that are charged by nobody else, and whose numbers follow each other: the
-/// script has a quick way for these.
+/// Charges of the same term to counters with consecutive numbers that nothing else charges. The script has a
+/// fast path for these.
 #[derive(Debug)]
 pub(crate) struct Run {
     /// The first of its counters.
     pub(crate) first: usize,
     pub(crate) term: u16,
-    /// Whose charges they are, one of each.
+    /// The groups whose charges they are, one charge of each.
     pub(crate) groups: Range<usize>,
-    /// Whether they have other charges, and so may not be made before all are known to fit.
+    /// Whether the groups have other charges, so that none may be made before all are known to fit.
     pub(crate) held: bool,
 }
 
@@ -68,25 +68,25 @@ impl Group {
     }
 }
 
-/// What came of a call.
+/// The answer to a call.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
-    /// The time of the server.
+    /// The server's time.
     pub(crate) now: Timestamp,
     body: &'a [u8],
 }
 
-/// What one request is told.
+/// The answer to one request.
 #[derive(Debug)]
 pub(crate) struct Answered {
     /// Its number.
     pub(crate) request: usize,
     pub(crate) verdict: Verdict,
-    /// What a peek would have said before, if it is but a part of a request.
+    /// What a peek would have said before, if this is only a part of a request.
     pub(crate) before: Option<Box<Decision>>,
 }
 
-/// The answer is not one.
+/// The reply cannot be the answer.
 #[derive(Debug)]
 pub(crate) struct Garbled(pub(crate) &'static str);
 
@@ -99,7 +99,7 @@ impl Call {
         self.named_by.iter().map(|(request, charge)| &requests[*request][*charge].counter)
     }
 
-    /// The question, packed. `now` is a time to decide at if it is not to be the server's.
+    /// The packed question. `now` is the time to decide at, if it is not to be the server's.
     pub(crate) fn pack(&self, deadline: Option<Timestamp>, now: Option<Timestamp>) -> Vec<u8> {
         let (held, general) = self.groups[self.in_runs..].split_at(self.held);
         let mut bytes = Vec::with_capacity(HEADER + self.runs.len() * RUN + self.terms.len() * 100);
@@ -149,14 +149,14 @@ impl Call {
         bytes
     }
 
-    /// How many requests there are in each group of a run, if there are several in any.
+    /// How many requests there are in each group of a run, if any group has several.
     fn times(&self, run: &Run) -> Option<impl ExactSizeIterator<Item = usize>> {
         let groups = &self.groups[run.groups.clone()];
         let several = groups.iter().any(|group| group.members.len() > 1);
         several.then(|| groups.iter().map(|group| group.members.len()))
     }
 
-    /// Reads what the script returned. `None`: it came too late, and nothing was done.
+    /// Reads what the script returned. `None` means that the call came too late, and nothing was done.
     pub(crate) fn read<'a>(&self, reply: &'a [u8]) -> Result<(Timestamp, Option<Answer<'a>>), Garbled> {
         let cut_short = || Garbled("the reply of the script is cut short");
         let (number, rest) = reply.split_first_chunk().ok_or_else(cut_short)?;
@@ -176,7 +176,7 @@ impl Call {
         }
     }
 
-    /// What each request is told, in their order, with the counters as they are after it.
+    /// Passes on the answer to each request, in their order, with the counters as they are after it.
     pub(crate) fn decide(
         &self,
         requests: &[&Charges],
@@ -221,12 +221,12 @@ impl Call {
         let (&same, mut rest) = bytes.split_first().ok_or_else(cut_short)?;
         let mut sizes: SmallVec<[usize; 64]> = SmallVec::new();
         if same > 0 {
-            // All have the same.
+            // All have the same size.
             sizes.resize(self.named_by.len(), same.into());
         }
         while sizes.len() < self.named_by.len() {
             let (size, after) = match rest {
-                // One that does not fit into a byte has four more.
+                // A size that does not fit into a byte takes four more.
                 [255, a, b, c, d, after @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, after),
                 [size @ 0..=254, after @ ..] => (usize::from(*size), after),
                 _ => return Err(cut_short()),
@@ -239,7 +239,7 @@ impl Call {
         for (size, (request, charge)) in sizes.into_iter().zip(&self.named_by) {
             let (value, rest) = values.split_at_checked(size).ok_or_else(cut_short)?;
             values = rest;
-            // What is no counter counts as none, for the script as well.
+            // A value that is no counter counts as absent, for the script as well.
             let counter = Counter::from_bytes(value);
             counters.push(counter.unwrap_or_else(|| Counter::new(&requests[*request][*charge].quota)));
         }

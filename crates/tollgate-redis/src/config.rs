@@ -1,4 +1,4 @@
-//! How a store behaves.
+//! The settings of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,56 +8,57 @@ use tollgate_core::{Clock, ManualClock, Timestamp};
 use crate::name::Names;
 use crate::observe::StoreWatch;
 
-/// What the builder has gathered.
+/// What the builder has collected.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) prefix: String,
-    /// What counters are called.
+    /// Names the counters.
     pub(crate) names: Arc<Names>,
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiting: usize,
-    /// How many counters a call has at most, and how many requests go together. While some are decided the others are
-    /// answered and ask again, so that fewer than half of a crowd would leave the server idle: it reads all that is
-    /// there, and answers when all of it is done. More would keep it from others for longer than a millisecond.
+    /// How many counters a call has at most, and how many requests go together. While one half of a crowd is
+    /// decided, the other is answered and asks again. Less than half would leave the server idle, because it
+    /// reads everything that has arrived and answers when all of it is done. More would block it for others
+    /// for longer than a millisecond.
     pub(crate) batch: usize,
-    /// How long a crowd's answer is looked for before the task that waits for it sleeps.
+    /// How long to poll for a crowd's answer before the task that waits for it sleeps.
     pub(crate) spin: Duration,
     pub(crate) longest_pause: Duration,
     pub(crate) deny_for: Duration,
     pub(crate) denied_keys: usize,
-    /// Whether the counters are on a cluster, where a call is for one slot.
+    /// Whether the counters are on a cluster, where each call is about one slot.
     pub(crate) cluster: bool,
-    /// What the name of the counter has in its hash tag that is charged to see whether a server works.
+    /// The hash tag of the counter that is charged to check whether a server works.
     pub(crate) probe: String,
     /// A time to decide at instead of the server's.
     pub(crate) clock: Option<ManualClock>,
     pub(crate) watch: Arc<StoreWatch>,
 }
 
-/// What names begin with if nothing else is said.
+/// The default prefix of names.
 const PREFIX: &str = "tollgate";
-/// How long a connection may be silent, in deadlines, before it is given up.
+/// How long a connection may be silent, in deadlines, before it is replaced.
 const SILENCE: u32 = 40;
-/// The least time that it may be silent. What takes that long on a good connection is no reason for a new one.
+/// The shortest silence after which it is replaced. Even a good connection may take that long.
 const LEAST_SILENCE: Duration = Duration::from_millis(100);
-/// The longest that it may be silent after a deadline. A server that is gone says no more than one that is stopped, and a
-/// new connection would find the one that has taken its place.
+/// The longest silence past a deadline. A server that is gone is as silent as one that is stopped, and a new
+/// connection would find the server that has taken its place.
 const MOST_SILENCE: Duration = Duration::from_secs(2);
 
 impl Config {
-    /// How long a connection may be silent before it is given up.
+    /// How long a connection may be silent before it is replaced.
     pub(crate) fn silence(&self) -> Duration {
         (self.timeout * SILENCE).max(LEAST_SILENCE).min(self.timeout + MOST_SILENCE)
     }
 
-    /// How long an answer of a server takes at most that is near: for so long one can wait for others to come along, and still
-    /// be answered in time.
+    /// How long an answer of a server that counts as near takes at most. A request can wait that long for
+    /// others to come along, and still be answered in time.
     pub(crate) fn near(&self) -> Duration {
         self.timeout / 4
     }
 
-    /// The time to hand to the script, if it is not to take the server's.
+    /// The time to pass to the script, if it is not to use the server's.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.clock.as_ref().map(Clock::now)
     }

@@ -27,7 +27,7 @@ pub(crate) enum Target {
 pub(crate) struct Sentinels {
     pub(crate) sentinels: Vec<Client>,
     pub(crate) service: String,
-    /// How to reach a master: all but the address.
+    /// How to reach a master, except for its address.
     pub(crate) node: ConnectionInfo,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for Sentinels {
 }
 
 impl Target {
-    /// A connection, ready for use: its scripts are loaded.
+    /// Makes a connection, ready for use: its scripts are loaded.
     pub(crate) async fn connect(&self, timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
         let connecting = async {
             let client = match self {
@@ -58,8 +58,8 @@ impl Target {
 }
 
 impl Sentinels {
-    /// The first sentinel that knows says who is the master. All are asked at once: one that does not answer must not use up
-    /// the time of the others.
+    /// The master, according to the first sentinel that knows it. All are asked at once: one that does not
+    /// answer must not use up the time of the others.
     async fn master(&self, timeout: Duration) -> Result<Client, RedisError> {
         let mut error = RedisError::from((ErrorKind::InvalidClientConfig, "there are no sentinels to ask"));
         let mut asked: FuturesUnordered<_> =
@@ -87,7 +87,7 @@ impl Sentinels {
             )));
         };
         let client = Client::open(at(&self.node, host, port))?;
-        // What a sentinel says may be old: a master that has just been demoted would be asked for nothing.
+        // A sentinel's answer may be outdated: asking a master that was just demoted would be useless.
         let mut connection = open(&client, timeout).await?;
         let role: redis::Value = redis::cmd("ROLE").query_async(&mut connection).await?;
         match role {
@@ -101,7 +101,7 @@ impl Sentinels {
     }
 }
 
-/// The same server, elsewhere.
+/// The same connection settings, with another address.
 pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
     let addr = match info.addr().clone() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
@@ -115,18 +115,19 @@ pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionIn
 pub(crate) async fn open(client: &Client, timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
     #[cfg(feature = "tls-rustls")]
     choose_cryptography(client.get_connection_info().addr());
-    // Whoever waits for an answer has a deadline of its own.
+    // Every caller that waits for an answer has its own deadline.
     let config =
         AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(None);
-    // What is sent while an answer is awaited must not wait for it: a go is written at once, and there is nothing to gather.
+    // What is sent while an answer is awaited must not wait for that answer. A go is written at once, so
+    // there is nothing to coalesce.
     let info = client.get_connection_info().clone();
     let settings = info.tcp_settings().clone().set_nodelay(true);
     let client = Client::open(info.set_tcp_settings(settings))?;
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// Whether a connection is known to be closed. Nobody is asked: a command that is given up at once is not sent, and what
-/// reads the connection takes none any more when it has come to its end.
+/// Whether a connection is known to be closed. This sends nothing: a command that is given up immediately is
+/// not sent, and the task that reads the connection accepts no commands once it has reached the end.
 pub(crate) fn is_closed(connection: &mut MultiplexedConnection) -> bool {
     static PING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("PING"));
     matches!(connection.send_packed_command(&PING).now_or_never(), Some(Err(_)))
@@ -137,14 +138,14 @@ pub(crate) fn is_closed(connection: &mut MultiplexedConnection) -> bool {
 fn choose_cryptography(addr: &ConnectionAddr) {
     use rustls::crypto::{CryptoProvider, ring};
     if matches!(addr, ConnectionAddr::TcpTls { .. }) && CryptoProvider::get_default().is_none() {
-        // If somebody else was faster, there is one now.
+        // If another thread was faster, there is one now.
         let _ = ring::default_provider().install_default();
     }
 }
 
 async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
     for (script, text) in [(&CHARGE, CHARGE_TEXT), (&SETTLE, SETTLE_TEXT)] {
-        // Not by the script itself, which panics if it is given another name.
+        // Not through the script itself, which panics if Redis returns another name.
         let name: String = redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async(connection).await?;
         if name != script.get_hash() {
             let detail = "Redis gave a script another name than it has";

@@ -1,71 +1,75 @@
-//! How many go together.
+//! How many requests go together.
 
-/// How many goes may be under way to a server that is near. One would leave it idle while its answer is read here.
+/// How many goes may be under way to a near server. A single one would leave it idle while its answer is read
+/// here.
 pub(crate) const NEAR: usize = 2;
 
-/// How many may be to one that is far, as who is not sent has to wait there and back for the next; but no more requests in all of
-/// them than in two. One that takes long may have too much to do.
+/// How many goes may be under way to a far server, where a request that is not sent has to wait a whole round
+/// trip for the next go. All of them together have no more requests than two goes may have, since a server
+/// that takes long may have too much to do.
 pub(crate) const FLIGHTS: usize = 8;
 
-/// How many a large crowd has.
+/// How many requests make a large crowd.
 const LARGE: usize = 16;
 
-/// Who asks at the same time.
+/// The requests that ask at the same time.
 ///
-/// Half of a crowd goes together: so the server has one half to do while the other is answered and asks again. More and
-/// smaller goes would cost the server more, and one for all would have both sides wait for each other.
+/// Half of a crowd goes together, so that the server decides one half while the other is answered and asks
+/// again. More and smaller goes would cost the server more. A single go for all would have both sides wait
+/// for each other.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    /// How many there are, as seen lately.
+    /// The recent size of the crowd.
     size: usize,
-    /// How many are under way in each go.
+    /// How many requests are under way in each go.
     aboard: [usize; FLIGHTS],
     most: usize,
 }
 
 impl Crowd {
-    /// Nobody yet. At most so many go together.
+    /// An empty crowd, of which at most `most` requests go together.
     pub(crate) const fn new(most: usize) -> Self {
         Self { size: 0, aboard: [0; FLIGHTS], most }
     }
 
-    /// From now on at most so many go together.
+    /// Sets how many requests may go together from now on.
     pub(crate) const fn limit(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// How many go together.
+    /// How many requests go together.
     pub(crate) fn half(&self) -> usize {
         self.size.div_ceil(2).clamp(1, self.most)
     }
 
-    /// How many have to wait for the next go. While others are under way, a few wait for more to come, as in a crowd they
-    /// will, until these are half of it or the others are back. Who comes alone finds nobody under way.
+    /// How many requests have to wait for the next go to be sent. While others are under way, a few wait for
+    /// more to arrive, as in a crowd they will, until they are half of it or the others are back. A request
+    /// that arrives alone finds nothing under way.
     pub(crate) fn enough(&self) -> usize {
         if self.is_idle() { 1 } else { self.half() }
     }
 
-    /// Whether so many come that looking out for their answers is worth it. Who comes alone may sleep.
+    /// Whether the crowd is large enough for polling for its answers to be worth it.
     pub(crate) fn is_large(&self) -> bool {
         self.size >= LARGE
     }
 
-    /// Whether nobody is under way.
+    /// Whether no request is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.aboard.iter().all(|aboard| *aboard == 0)
     }
 
-    /// How many more may be under way.
+    /// How many more requests may be under way.
     pub(crate) fn room(&self) -> usize {
         (NEAR * self.most).saturating_sub(self.aboard.iter().sum())
     }
 
-    /// Whether those who were answered are to be let ask again before others are sent.
+    /// Whether callers that were just answered should get to ask again before others are sent.
     pub(crate) fn may_be_more(&self) -> bool {
         self.size > 1 && self.is_idle()
     }
 
-    /// So many wait.
+    /// Notes how many requests wait.
     pub(crate) fn seen(&mut self, waiting: usize) {
         self.size = self.size.max(self.aboard.iter().sum::<usize>() + waiting);
     }
@@ -74,11 +78,11 @@ impl Crowd {
         self.aboard[flight] = asks;
     }
 
-    /// A go is back, while so many wait. Those who are answered will ask again, in a crowd; one that shrinks is followed
-    /// after some goes.
+    /// A go is back, while `waiting` requests wait. In a crowd, callers that are answered will ask again. A
+    /// shrinking crowd is followed over some goes.
     pub(crate) fn back(&mut self, flight: usize, waiting: usize) {
         if self.aboard[flight] == 0 {
-            // It has but settled something, and says nothing of the crowd.
+            // It has only settled something, and says nothing about the crowd.
             return;
         }
         self.size -= self.size.div_ceil(8);
@@ -86,7 +90,7 @@ impl Crowd {
         self.aboard[flight] = 0;
     }
 
-    /// None of those who are under way will be back.
+    /// Nothing that is under way will be back.
     pub(crate) fn lost(&mut self) {
         self.aboard = [0; FLIGHTS];
     }

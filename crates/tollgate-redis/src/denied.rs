@@ -1,8 +1,8 @@
-//! Who is denied without asking.
+//! Keys that are denied without asking Redis.
 //!
-//! Once Redis has denied a key, only a refund, a reset or a changed rule can admit it before its wait is over. So a
-//! counter that denied is remembered, and asked in the place of Redis: for at most a second at a time, because what was
-//! refunded elsewhere is not known here.
+//! Once Redis has denied a key, only a refund, a reset or a changed rule can admit it before its wait is
+//! over. So a counter that denied is remembered, and asked in place of Redis. It is remembered for at most a
+//! second at a time, because refunds by other processes are not known here.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,10 +20,11 @@ use crate::name::{ByHash, Counted, Names};
 use crate::request::Charges;
 use crate::verdict::Verdict;
 
-/// How many parts the counters are in, each with a lock of its own.
+/// How many shards the counters are in, each with its own lock.
 const SHARDS: usize = 16;
 
-/// How often Redis is asked for more than is known, of requests that one counter denies, for as long as that is remembered.
+/// How often Redis may be asked for more than is known about requests that one counter denies, for as long as
+/// that is remembered.
 const QUESTIONS: u8 = 16;
 
 /// Counters that were part of a denial.
@@ -34,29 +35,29 @@ pub(crate) struct Denied {
     valid_for: Passed,
     max_per_shard: usize,
     names: Arc<Names>,
-    /// Whether anybody was ever denied.
+    /// Whether any request was ever denied.
     used: AtomicBool,
     shards: [Mutex<Shard>; SHARDS],
 }
 
 #[derive(Debug, Default)]
 struct Shard {
-    /// By the hash of rule and key, of which no caller finds two that are the same.
+    /// By the hash of rule and key. Callers cannot find two with the same hash.
     entries: HashMap<u64, Entry, ByHash>,
     /// When to look for entries that no longer count, if there is no room.
     next_sweep: Passed,
 }
 
-/// How much is known of a request that is denied.
+/// How much is known of a denied request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Knowledge {
-    /// Redis need not be asked.
+    /// Everything: Redis need not be asked.
     Enough,
-    /// That it is denied; of the other rules Redis may be asked.
+    /// Only that it is denied; Redis may be asked about the other rules.
     Partial,
 }
 
-/// What a charge is told, and when by Redis's clock.
+/// The outcome of a charge, and its time by Redis's clock.
 type Said = (Timestamp, Outcome);
 
 /// Nanoseconds that [have passed](Denied::passed).
@@ -65,7 +66,7 @@ pub(crate) type Passed = u64;
 /// The clock of this process.
 #[derive(Debug)]
 enum LocalClock {
-    /// What time it is, and how much of it has passed: a clock that is set back must not prolong a denial.
+    /// The time, and how much of it has passed: a clock that is set back must not prolong a denial.
     System(SystemClock, quanta::Clock, u64),
     Manual(ManualClock),
 }
@@ -82,36 +83,36 @@ impl LocalClock {
 struct Entry {
     counter: Counter,
     quota: Quota,
-    /// The cost that was denied. Of a log, only what that depends on is known.
+    /// The cost that was denied. For a log, only what matters for that cost is known.
     cost: u32,
-    /// When Redis was asked, by the time that [has passed](Denied::passed).
+    /// When Redis was asked, in time that [has passed](Denied::passed).
     asked: Passed,
-    /// When Redis decided, by its own.
+    /// When Redis decided, by its own clock.
     decided: Timestamp,
-    /// Of a log: until when what is known of it is all there is to know.
+    /// For a log: until when enough of it is known.
     until: Option<Timestamp>,
-    /// How often Redis was asked about other counters of requests that this one denies, or about larger costs, and since when
-    /// that is counted.
+    /// How often Redis was asked about other counters of requests that this one denies, or about larger
+    /// costs, and since when that is counted.
     questions: u8,
     questions_since: Passed,
 }
 
 impl Entry {
-    /// The cost to look for in the place of one that is asked for; `None` if Redis is to be asked.
+    /// The cost to peek at in place of the cost asked for; `None` if Redis is to be asked.
     ///
-    /// Of a log it is not known how long a larger cost would have to wait than the one that was denied; only that it is no
-    /// less. Redis tells, but only so often: whoever is over a limit could otherwise have it asked each time, by a cost that
-    /// rises. Then the shorter wait is told.
+    /// For a log it is not known how long a cost larger than the denied one would have to wait, only that it
+    /// is no less. Redis can tell, but is asked only so often: otherwise a caller over its limit could have
+    /// it asked each time, with a rising cost. After that, the shorter wait is reported.
     fn cost_for(&mut self, cost: u32, now: Passed, valid_for: Passed) -> Option<u32> {
         let is_known = cost <= self.cost || self.quota.algorithm() != Algorithm::SlidingLog;
-        // What never fits waits for nothing.
+        // A cost that never fits has nothing to wait for.
         if is_known || cost > self.quota.max() {
             return Some(cost);
         }
         if self.may_ask(now, valid_for) { None } else { Some(self.cost) }
     }
 
-    /// Whether Redis may be asked for more than is known. Counts it.
+    /// Whether Redis may be asked for more than is known. Counts the question.
     const fn may_ask(&mut self, now: Passed, valid_for: Passed) -> bool {
         if now.saturating_sub(self.questions_since) >= valid_for {
             (self.questions_since, self.questions) = (now, 0);
@@ -120,21 +121,21 @@ impl Entry {
         self.questions <= QUESTIONS
     }
 
-    /// What the time is by Redis's clock, at least, if the entry still counts.
+    /// A lower bound for the time by Redis's clock, if the entry still counts.
     ///
-    /// It was decided no earlier than it was asked. So the time that has passed here since it was asked is more than
-    /// the time that has passed there since it was decided, and nobody is denied for longer than Redis would.
+    /// Redis decided no earlier than it was asked. So at least as much time has passed here since it was
+    /// asked as has passed there since it decided, and nobody is denied for longer than Redis would deny.
     #[inline]
     fn now(&self, now: Passed, valid_for: Passed) -> Option<Timestamp> {
         let passed = now.checked_sub(self.asked).filter(|passed| *passed < valid_for)?;
-        // Rounded up: nobody is denied for longer.
+        // Rounded up, so that nobody is denied for longer.
         let now = Timestamp::from_micros(self.decided.as_micros().saturating_add(passed.div_ceil(1_000)));
         self.until.is_none_or(|until| now < until).then_some(now)
     }
 }
 
-/// Until when the script has told all of a log that matters: it lists the oldest entries, up to those that have to leave
-/// for the charge to fit, and at least one. When these have left it is not known what follows.
+/// Until when everything that matters of a log is known. The script lists the oldest entries, up to those
+/// that have to leave for the charge to fit, and at least one. What follows these is not known.
 fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<Timestamp> {
     if quota.algorithm() != Algorithm::SlidingLog || outcome.reset_after().is_zero() {
         return None;
@@ -142,14 +143,14 @@ fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<T
     match outcome.retry() {
         None => Some(decided.saturating_add(outcome.refill_after())),
         Some(Retry::After(wait)) => Some(decided.saturating_add(wait)),
-        // For that, all have to leave.
+        // This holds until all entries have left.
         Some(Retry::Never) => None,
     }
 }
 
 impl Shard {
-    /// Forgets a counter that is asked under another quota: Redis has to be told, which keeps the count of both.
-    /// Whether it did.
+    /// Forgets a counter that is asked under another quota: Redis has to be asked, which keeps the count of
+    /// both. Returns whether it did.
     #[inline]
     fn forget_unless_under(&mut self, hash: u64, quota: &Quota) -> bool {
         let is_other = self.entries.get(&hash).is_some_and(|entry| entry.quota != *quota);
@@ -159,10 +160,10 @@ impl Shard {
         is_other
     }
 
-    /// Drops what no longer counts; whether anything was dropped. Not for each key that comes, if all are denied for
-    /// longer: then it would be looked through for nothing, again and again.
+    /// Drops what no longer counts, and returns whether anything was dropped. This is not done for each new
+    /// key: if all are denied for longer, it would search for nothing, again and again.
     fn make_room(&mut self, now: Passed, valid_for: Passed) -> bool {
-        // A clock that was set back is a reason to look, too: what was asked for later does not count.
+        // A clock that was set back is a reason to look, too: what was asked at a later time does not count.
         if now < self.next_sweep && self.next_sweep - now <= valid_for {
             return false;
         }
@@ -173,7 +174,7 @@ impl Shard {
     }
 }
 
-/// A time that is longer than can be told is as long as can be.
+/// A duration in nanoseconds, capped at the longest that fits.
 fn nanos(duration: Duration) -> Passed {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -198,7 +199,7 @@ impl Denied {
         }
     }
 
-    /// How much time has passed since some moment that stays the same.
+    /// How much time has passed since a fixed moment.
     #[inline]
     pub(crate) fn passed(&self) -> Passed {
         match &self.clock {
@@ -207,7 +208,7 @@ impl Denied {
         }
     }
 
-    /// Whether there is nothing to find, which is what most requests ask.
+    /// Whether there is nothing to find, which is true for most requests.
     fn is_empty(&self) -> bool {
         !self.used.load(Ordering::Relaxed)
     }
@@ -216,7 +217,7 @@ impl Denied {
         self.valid_for == 0 || self.max_per_shard == 0
     }
 
-    /// The denial of a charge that Redis need not be asked about.
+    /// The denial of a charge about which Redis need not be asked.
     #[inline]
     pub(crate) fn find_one(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
         if self.is_empty() {
@@ -227,9 +228,10 @@ impl Denied {
         (!outcome.is_admitted()).then_some((at, outcome))
     }
 
-    /// What a charge is told by what is remembered, and when by Redis's clock. If nothing is, it is admitted.
+    /// The outcome of a charge by what is remembered, and its time by Redis's clock. If nothing is
+    /// remembered, it is admitted.
     ///
-    /// An outcome that is handed on as it comes is not copied, which takes as long as the rest.
+    /// An outcome that is returned directly is not copied, which would take as long as the rest.
     #[inline(never)]
     fn look(&self, charge: &Charge<'_>, at: &mut Timestamp) -> Outcome {
         const UNKNOWN: Outcome = Outcome::admitted(0, 0, Duration::ZERO, Duration::ZERO, Duration::ZERO);
@@ -244,11 +246,13 @@ impl Denied {
         entry.counter.peek(charge.quota, cost, now)
     }
 
-    /// The denial of a request that Redis need not be asked about: one charge that is known not to fit is enough.
+    /// The denial of a request about which Redis need not be asked: one charge that is known not to fit is
+    /// enough.
     ///
-    /// If all of its counters are known, all that it is told is what Redis would say. If not, Redis may be asked, but only so
-    /// often for the one that denies: whoever is over a limit could otherwise have Redis asked each time, by naming another
-    /// key for another rule. Of what is not known here a whole budget is told.
+    /// If all of its counters are known, the decision is what Redis would say. If not, Redis may be asked,
+    /// but only so often for the counter that denies: otherwise a caller over its limit could have Redis
+    /// asked each time, by naming another key for another rule. A rule that is not known here is reported
+    /// with a full budget.
     pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<(Decision, Knowledge)> {
         if self.is_empty() {
             return None;
@@ -257,7 +261,7 @@ impl Denied {
         let mut known: SmallVec<[(u32, Option<Said>); 4]> = SmallVec::new();
         let mut denied = None;
         for (i, charge) in charges.iter().enumerate() {
-            // What the request charges the same counter before has to fit as well.
+            // The request's earlier charges to the same counter have to fit as well.
             let hash = self.names.hash(charge.rule, charge.key);
             let same = |other: &&Charge<'_>| self.names.hash(other.rule, other.key) == hash;
             let mut earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
@@ -278,8 +282,8 @@ impl Denied {
         Some((decision, if may_ask { Knowledge::Partial } else { Knowledge::Enough }))
     }
 
-    /// What a charge of that cost is told by what is remembered, if anything is, and when by Redis's clock. `None` if it was
-    /// counted under another quota, of which Redis has to be told.
+    /// The outcome of a charge of this cost by what is remembered, if anything is, and its time by Redis's
+    /// clock. `None` if it was counted under another quota, about which Redis has to be asked.
     #[inline]
     fn peek(&self, hash: u64, quota: &Quota, cost: u32, local: Passed) -> Option<Option<Said>> {
         let mut shard = self.shard(hash);
@@ -294,14 +298,15 @@ impl Denied {
         Some(said)
     }
 
-    /// Whether Redis may be asked about what else a request charges that this counter denies. Counts it.
+    /// Whether Redis may be asked about the other charges of a request that this counter denies. Counts the
+    /// question.
     fn may_ask(&self, hash: u64, local: Passed) -> bool {
         let mut shard = self.shard(hash);
         shard.entries.get_mut(&hash).is_none_or(|entry| entry.may_ask(local, self.valid_for))
     }
 
-    /// Remembers what Redis has said of a request: if it was denied, its counters; if not, what has become of those that are
-    /// remembered.
+    /// Remembers Redis's answer to a request. If it was denied, all of its counters are remembered; if not,
+    /// those that are remembered already are updated.
     pub(crate) fn learn(
         &self,
         charges: &Charges,
@@ -324,18 +329,18 @@ impl Denied {
                 if !is_known {
                     continue;
                 }
-                // Of a log that has admitted something, Redis tells too little to go on. And who is admitted must not be in
-                // the way of those that are denied.
+                // After an admission by a log, Redis's answer says too little to continue with. And admitted
+                // keys must not take the room of denied ones.
                 let is_log = charge.quota.algorithm() == Algorithm::SlidingLog;
                 if is_log || shard.entries.len() > self.max_per_shard / 2 {
                     shard.entries.remove(&hash);
                     continue;
                 }
             }
-            // Those that did not deny make it known what is left, but must not be in the way of those that did.
+            // Counters that did not deny tell what is left, but must not take the room of those that did.
             let room = if outcome.is_admitted() { self.max_per_shard / 2 } else { self.max_per_shard };
             if !is_known && shard.entries.len() >= room && !shard.make_room(self.passed(), self.valid_for) {
-                // Whoever is not remembered is asked about.
+                // Redis is asked about what is not remembered.
                 continue;
             }
             let earlier = charges[..i].iter().zip(places).filter(|(_, earlier)| *earlier == place);
@@ -360,7 +365,7 @@ impl Denied {
 
     #[inline]
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
-        // Nothing that is done under the lock panics half-way. (In a shard, other bits of the hash matter.)
+        // Nothing done under the lock panics half-way. (The map within a shard uses other bits of the hash.)
         self.shards[(hash >> 32) as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

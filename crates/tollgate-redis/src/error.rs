@@ -1,4 +1,4 @@
-//! What can be wrong with how a store is set up.
+//! What can be wrong with the setup of a store, and how Redis's errors become a store's.
 
 use std::error::Error;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::fmt;
 use redis::{ErrorKind, RedisError};
 use tollgate_core::{StoreError, StoreErrorKind};
 
-/// A store cannot be made.
+/// A store cannot be built.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// An address makes no sense. (It is not repeated here, as it may contain a password.)
+    /// An address is invalid. (It is not repeated here, as it may contain a password.)
     Address(RedisError),
     /// No address was given.
     NoServers,
-    /// A prefix must be short and printable, and have no braces: those are Redis's.
+    /// A prefix must be short and printable, and have no braces, which have a meaning in Redis.
     Prefix(String),
     /// A duration must not be zero.
     ZeroTimeout,
-    /// A store needs a tokio runtime to live in: it was made outside of one.
+    /// A store was built outside a tokio runtime, which it needs.
     NoRuntime,
 }
 
@@ -46,7 +46,7 @@ impl Error for SetupError {
     }
 }
 
-/// What Redis or its client says, as a store says it.
+/// Converts an error of Redis or its client into a store's error.
 pub(crate) fn failed(error: RedisError) -> StoreError {
     match error.kind() {
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
@@ -60,7 +60,7 @@ pub(crate) fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> St
     StoreError::new(StoreErrorKind::Unavailable).with_source(source)
 }
 
-/// What an error begins with by which Redis or Valkey says that it has done nothing of what it was asked.
+/// The codes of errors by which Redis or Valkey says that it has done nothing of what it was asked.
 const REFUSALS: [&str; 15] = [
     "ASK",
     "BUSY",
@@ -79,12 +79,12 @@ const REFUSALS: [&str; 15] = [
     "WRONGPASS",
 ];
 
-/// Whether an error is the word of Redis that it has done nothing. Of any other nobody knows: it may be a proxy's, whose server
-/// has done what it was asked.
+/// Whether an error is Redis's own statement that it has done nothing. Any other error leaves that open: it
+/// may be a proxy's, whose server has done what it was asked.
 pub(crate) fn is_refusal(error: &RedisError) -> bool {
     match error.code() {
-        // So says Redis before version 7 if a command of a script is refused. All of them are, or none: the first that
-        // writes decides.
+        // Redis before version 7 reports it like this if a command of a script is refused. Either all of a
+        // script's commands are refused or none: the first that writes decides.
         Some("ERR") => {
             let detail = error.detail().filter(|detail| detail.starts_with("Error running script"));
             let mut words = detail.into_iter().flat_map(str::split_whitespace);

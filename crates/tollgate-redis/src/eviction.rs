@@ -1,13 +1,13 @@
-//! Whether a server drives out counters when its memory is full.
+//! Whether a server evicts counters when its memory is full.
 
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 
-/// Policies by which those who are denied may lose their counters, and begin anew.
+/// Policies under which denied callers may lose their counters, and start over.
 const HARMFUL: [&str; 3] = ["volatile-lru", "volatile-lfu", "volatile-random"];
 
-/// The policy by which a server drives out counters that still matter, if it has one. A server need not say: users may lack the
-/// permission, and proxies may not know the command.
+/// The policy by which a server evicts counters that still matter, if it has one. A server need not answer:
+/// the user may lack the permission, and proxies may not know the command.
 pub(crate) async fn policy(connection: &mut MultiplexedConnection) -> Result<Option<String>, RedisError> {
     let info: String = redis::cmd("INFO").arg("memory").query_async(connection).await?;
     Ok(harmful(&info).map(ToOwned::to_owned))
@@ -18,7 +18,7 @@ fn harmful(info: &str) -> Option<&str> {
         let mut fields = info.lines().filter_map(|line| line.trim().split_once(':'));
         fields.find_map(|(field, value)| (field == name).then_some(value))
     };
-    // Without a limit nothing is driven out.
+    // Without a limit nothing is evicted.
     field("maxmemory").filter(|limit| *limit != "0")?;
     field("maxmemory_policy").filter(|policy| policy.starts_with("allkeys-") || HARMFUL.contains(policy))
 }

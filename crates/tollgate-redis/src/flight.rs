@@ -30,11 +30,11 @@ pub(crate) struct Flight {
     /// How many answers come before those of the commands.
     ahead: usize,
     pub(crate) sent: Instant,
-    /// The same by the clock of what is denied from memory.
+    /// The same, by the clock of [`Denied`].
     sent_at: Passed,
-    /// When the first of them stops waiting.
+    /// When the first of its callers stops waiting.
     deadline: Instant,
-    /// Whether anything is settled.
+    /// Whether it has settlements, or nothing may be settled until it is back.
     pub(crate) settles: bool,
     /// No answer has come in time.
     pub(crate) overdue: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Flight {
     pub(crate) left_others: bool,
 }
 
-/// One command, and who waits for its answer.
+/// One command, and the questions that its answer is for.
 #[derive(Debug)]
 struct Command {
     kind: CommandKind,
@@ -52,12 +52,12 @@ struct Command {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "most are scripts")]
 enum CommandKind {
-    /// Says that the next command is for a slot that is on its way.
+    /// Says that the next command is for a slot that is moving.
     Asking,
     Script(Call),
     Settle,
     Reset,
-    /// Asks for the time, to see whether anybody is there.
+    /// Asks for the time, to check whether the server is there.
     Time,
 }
 
@@ -85,7 +85,7 @@ impl Commands {
 }
 
 impl Flight {
-    /// `settlements` come first: whoever gives back and asks again finds what it gave back.
+    /// Settlements come first, so that a caller that gives back and asks again sees the refund.
     pub(crate) fn new(
         settlements: Vec<Ask>,
         asks: Vec<Ask>,
@@ -114,7 +114,8 @@ impl Flight {
                 flight.ahead += 1;
             }
         }
-        // One that was kept has a deadline that is long past, and nobody who waits; it is no deadline of the others.
+        // A settlement that was kept has a deadline that is long past, and nobody waits for it. Its deadline
+        // does not concern the others.
         let awaited = settlements.iter().filter(|ask| !ask.is_unheard());
         let first = awaited.chain(&asks).map(|ask| ask.deadline).min();
         let first_asked = asks.iter().map(|ask| ask.deadline).min();
@@ -153,7 +154,7 @@ impl Flight {
         (flight, commands)
     }
 
-    /// Asks whether the server is there, and nothing else. Nothing is settled while it is not known.
+    /// Only asks whether the server is there. Until it has answered, nothing is settled.
     pub(crate) fn whether_there(denied: &Denied) -> (Self, Commands) {
         let sent = Instant::now();
         let flight = Self {
@@ -174,7 +175,7 @@ impl Flight {
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
-    /// Adds settlements: those of one slot share a call, or as many of them as may.
+    /// Adds settlements. Those of one slot share a call, up to the batch size.
     fn settle(&mut self, commands: &mut Commands, settlements: Vec<Ask>, config: &Config) {
         let (alone, together): (Vec<_>, Vec<_>) =
             settlements.into_iter().partition(|ask| goes_alone(ask, config));
@@ -214,14 +215,14 @@ impl Flight {
         }
     }
 
-    /// Sees whether a server decides: charges a counter of nobody's.
+    /// Checks whether a server decides, by charging a counter that belongs to no caller.
     pub(crate) async fn probe(
         connection: &mut MultiplexedConnection,
         config: &Config,
     ) -> Result<Timestamp, RedisError> {
         let garbled = |Garbled(detail)| RedisError::from((ErrorKind::UnexpectedReturnType, detail));
         let quota = Quota::fixed_window(u32::MAX, SECOND);
-        // Not the name of any rule: those have no spaces.
+        // No rule has this name: rule names have no spaces.
         let mut name = Name::from_slice(config.prefix.as_bytes());
         name.extend_from_slice(b": probe:{");
         name.extend_from_slice(config.probe.as_bytes());
@@ -235,7 +236,7 @@ impl Flight {
         let command = script([name].into_iter(), &call.pack(None, None));
         let value = match connection.send_packed_command(&command).await?.extract_error() {
             Ok(value) => value,
-            // The slot of the probe has gone elsewhere; the node answers, which is enough.
+            // The slot of the probe has moved elsewhere. The node answers, which is enough.
             Err(error) if config.cluster && is_elsewhere(&error) => return server_time(connection).await,
             Err(error) => return Err(error),
         };
@@ -245,7 +246,7 @@ impl Flight {
         Ok(call.read(&reply).map_err(garbled)?.0)
     }
 
-    /// How many are asked, and settled.
+    /// How many questions and settlements it has.
     pub(crate) fn len(&self) -> usize {
         self.commands.iter().map(|command| command.asks.len()).sum()
     }
@@ -254,7 +255,7 @@ impl Flight {
         self.commands.into_iter().flat_map(|command| command.asks).flatten().for_each(|ask| ask.fail(error));
     }
 
-    /// Lets go of those whose time is up.
+    /// Lets go of requests whose time is up.
     pub(crate) fn expire(&mut self, now: Instant, error: &StoreError) {
         if now < self.deadline {
             return;
@@ -270,11 +271,11 @@ impl Flight {
                 None => {}
             }
         }
-        // All are gone: the alarm is only for the answer.
+        // Nobody waits any more: from here on, the alarm is only for the answer.
         self.deadline = next.unwrap_or(now + A_DAY);
     }
 
-    /// When to look after it next.
+    /// When to check on it next.
     pub(crate) fn next_alarm(&self, config: &Config) -> Instant {
         let patience = if self.overdue { config.silence() } else { config.timeout };
         self.deadline.min(self.sent + patience)
@@ -295,8 +296,8 @@ fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
     command
 }
 
-/// Whether a node says that a slot is another's, or about to be, or nobody's. That the cluster is down is something else:
-/// whoever is asked says so, of all slots, and so the node fails until it does not.
+/// Whether a node says that a slot belongs to another node, or is about to, or to none. That the cluster is
+/// down is different: every node says so about all slots, and so the node has failed until it no longer does.
 fn is_elsewhere(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain) => true,
@@ -312,13 +313,13 @@ async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp
     Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
 }
 
-/// Whether it shares a call with nobody: its slot may be moving, and then some of its counters are here and some there.
-/// A node does nothing of a call that is about both, however often it is asked.
+/// Whether it must not share a call: its slot may be moving, with some counters on one node and some on the
+/// other. A node does none of a call that is about both, however often it is asked.
 const fn goes_alone(ask: &Ask, config: &Config) -> bool {
     config.cluster && (ask.asking || ask.attempts > 0 || ask.redirects > 0)
 }
 
-/// Those that may be asked in one call, together.
+/// Groups questions that may be asked in one call.
 fn by_slot(asks: Vec<Ask>, cluster: bool) -> Few<Vec<Ask>> {
     if asks.is_empty() {
         return Few::new();

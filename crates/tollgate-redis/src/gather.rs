@@ -1,4 +1,4 @@
-//! Puts requests into calls.
+//! Groups requests into calls.
 
 use std::collections::HashMap;
 use std::mem;
@@ -12,13 +12,13 @@ use crate::name::{ByHash, Counted};
 use crate::request::Charges;
 use crate::term::Term;
 
-/// How many requests a group holds: their number is two bytes.
+/// How many requests a group holds: their number takes two bytes.
 const GROUP: usize = u16::MAX as usize;
-/// How many terms a call holds, unless a single request has more: each is looked for among all.
+/// How many terms a call holds, unless a single request has more: each new one is compared with all of them.
 const TERMS: usize = 255;
 
 impl Call {
-    /// Puts requests into calls of at most so many counters each. `peek`: they only look.
+    /// Groups requests into calls of at most `max_counters` counters each. `peek`: they charge nothing.
     ///
     /// All of them must be allowed in one call: on a cluster, their counters must be in one slot.
     pub(crate) fn gather(requests: &[&Charges], max_counters: usize, peek: bool) -> Few<(usize, Self)> {
@@ -44,16 +44,16 @@ impl Call {
 struct Builder<'a> {
     call: Call,
     counters: Counters<'a>,
-    /// For each counter, the last group that charges it before any other.
+    /// For each counter, the latest group whose first charge goes to it.
     last: SmallVec<[Option<usize>; FEW]>,
     /// For each counter, how many groups charge it.
     groups: SmallVec<[usize; FEW]>,
 }
 
-/// So many counters are looked for one by one.
+/// Up to this many counters are compared one by one.
 const FEW: usize = 4;
 
-/// The counters that were named, each with its number.
+/// The counters named so far, each with its number.
 #[derive(Debug)]
 struct Counters<'a> {
     first: SmallVec<[&'a Counted; FEW]>,
@@ -61,7 +61,7 @@ struct Counters<'a> {
 }
 
 impl<'a> Counters<'a> {
-    /// For about so many.
+    /// With room for about `count` counters.
     fn with_capacity(count: usize) -> Self {
         let others = HashMap::with_capacity_and_hasher(count.saturating_sub(FEW), ByHash::default());
         Self { first: SmallVec::new(), others }
@@ -82,7 +82,7 @@ impl<'a> Counters<'a> {
     }
 }
 
-/// How a group is decided: in runs if nobody else charges its counters.
+/// How a group is decided: in runs if nothing else charges its counters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Run,
@@ -140,7 +140,8 @@ impl<'a> Builder<'a> {
         self.call.groups.push(Group { charges: own, members: smallvec![request] });
     }
 
-    /// The term of a charge: its quota, with all that the request charges the same counter up to it.
+    /// The term of a charge: its quota, with the total that the request charges the same counter up to this
+    /// charge.
     fn term(&mut self, charges: &Charges, i: usize) -> u16 {
         let charge = &charges[i];
         let earlier = charges[..i].iter().filter(|earlier| earlier.counter == charge.counter);
@@ -163,13 +164,13 @@ impl<'a> Builder<'a> {
         found as u16
     }
 
-    /// Finds the runs. Counters are numbered anew, so that those of one run follow each other.
+    /// Finds the runs. Renumbers the counters, so that those of one run are consecutive.
     fn finish(self) -> (usize, Call) {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let Self { mut call, groups: charged_by, .. } = self;
         let mut groups = mem::take(&mut call.groups);
         let way = |group: &Group| {
-            // One that charges a counter twice is counted twice there.
+            // A group that charges a counter twice is counted twice there.
             let alone = |(place, _): &(u16, u16)| charged_by[usize::from(*place)] == 1;
             match group.charges.iter().all(alone) {
                 true if group.charges.len() == 1 => Way::Run,
@@ -178,7 +179,7 @@ impl<'a> Builder<'a> {
             }
         };
         let order = |a: &Group, b: &Group| way(a).cmp(&way(b)).then_with(|| a.terms().cmp(b.terms()));
-        // Mostly all have one charge, and the same term.
+        // Usually all have one charge, and the same term.
         if !groups.is_sorted_by(|a, b| order(a, b).is_le()) {
             groups.sort_by(order);
         }
@@ -268,7 +269,7 @@ mod tests {
         assert_eq!(call.groups[0].members.len(), 1_000);
     }
 
-    /// The first few are looked for one by one, and the others in a table.
+    /// The first few are compared one by one, and the others are in a table.
     #[test]
     fn each_counter_is_named_once_however_many_there_are() {
         let (names, quota) = (Names::new("test", false), Quota::per_minute(10));

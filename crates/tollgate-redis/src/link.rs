@@ -1,11 +1,12 @@
 //! One connection, and what waits for it.
 //!
-//! A task of its own holds the connection. It takes what waits, all at once, sends it in one go, and takes what has
-//! come in the meantime; two such goes may be under way, and more if the server is far. Who comes alone is sent at once, and
-//! who comes in a crowd shares the way with the crowd. A server that nobody asks is asked now and then whether it is there.
+//! A dedicated task holds the connection. It takes everything that waits, sends it in one go, and then takes
+//! what has arrived in the meantime. Two such goes may be under way, and more if the server is far. A request
+//! that arrives alone is sent immediately, and one in a crowd travels with the crowd. An idle server is asked
+//! now and then whether it is there.
 //!
-//! When Redis fails the task opens the breaker, which refuses whoever comes, lets go of all who wait, and tries in
-//! growing pauses to get it back.
+//! When Redis fails, the task opens the breaker, which refuses new requests, lets go of all that wait, and
+//! tries in growing pauses to get the server back.
 
 mod worker;
 
@@ -24,7 +25,7 @@ pub(crate) use crate::error::unavailable;
 use crate::queue::Queue;
 use crate::request::Ask;
 
-/// Where to put what is to be asked of one server.
+/// A handle to the line of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     shared: Arc<Shared>,
@@ -34,16 +35,16 @@ pub(crate) struct Link {
 struct Shared {
     queue: Mutex<Queue>,
     wake: Notify,
-    /// Has the task set its alarm anew, also while it can send nothing.
+    /// Makes the task set its alarm again, even while it can send nothing.
     hurry: Notify,
-    /// Has the task try a server that failed before its pause is over.
+    /// Makes the task try a failed server before its pause is over.
     retry: Notify,
     breaker: Breaker,
     max_waiting: usize,
 }
 
-/// What to do with something that belongs to another server, as this one says; or that this one has kept and is not
-/// going to do, if it says nothing.
+/// What to do with something that belongs to another server according to this error; or, without an error,
+/// with a settlement that was kept here and will not be made here.
 pub(crate) type Redirect = Arc<dyn Fn(Ask, Option<&RedisError>) + Send + Sync>;
 
 impl Link {
@@ -67,14 +68,14 @@ impl Link {
         Self { shared }
     }
 
-    /// Puts something in line. It is answered in any case.
+    /// Puts something in line. It always gets an answer.
     pub(crate) fn put(&self, ask: Ask) {
         if ask.settlement().is_some() {
             return self.keep(ask);
         }
         let mut queue = self.shared.queue();
-        // Seen under the lock: whoever opens the breaker takes the lock afterwards to let go of those who wait, and
-        // so nobody gets in line behind its back.
+        // Checked under the lock: whoever opens the breaker takes the lock afterwards to let go of those that
+        // wait, so nothing gets in line unnoticed after that.
         let refused = self.refuses().or_else(|| {
             (queue.len() >= self.shared.max_waiting).then(|| unavailable("too many requests wait for Redis"))
         });
@@ -82,7 +83,8 @@ impl Link {
             drop(queue);
             return ask.fail(&error);
         }
-        // Mostly those who come last stop waiting last. But one that was sent here by another server has waited before.
+        // Usually the last to arrive is the last to stop waiting. But one that another server sent here has
+        // waited before.
         let hurried = queue.is_before_alarm(ask.deadline);
         queue.push_back(ask);
         let enough = queue.len() >= queue.wake_at;
@@ -94,8 +96,9 @@ impl Link {
         }
     }
 
-    /// Puts a settlement in line, also while the server fails: then it is done when the server works again, and who
-    /// waits for it is told at once that it does not. If too many wait, it is not done.
+    /// Puts a settlement in line, even while the server fails. It is then made when the server works again,
+    /// and a caller that waits for it is told immediately that the server fails. If too many wait, it is not
+    /// made.
     fn keep(&self, mut ask: Ask) {
         let mut queue = self.shared.queue();
         let refused = if queue.ended {
@@ -129,14 +132,14 @@ impl Link {
         &self.shared.breaker
     }
 
-    /// Has the server tried at once if it failed, since something has changed.
+    /// Has a failed server tried immediately, since something has changed.
     pub(crate) fn retry(&self) {
         if self.shared.breaker.is_open() {
             self.shared.retry.notify_one();
         }
     }
 
-    /// Lets the task end when all that waits is answered.
+    /// Lets the task end once everything that waits is answered.
     pub(crate) fn close(&self) {
         self.shared.queue().closed = true;
         self.shared.wake.notify_one();
@@ -145,11 +148,11 @@ impl Link {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Nothing that is done under the lock panics half-way.
+        // Nothing done under the lock panics half-way.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody needs the server any more.
+    /// Waits until the server is no longer needed.
     async fn closed(&self) {
         while !self.queue().closed {
             self.wake.notified().await;

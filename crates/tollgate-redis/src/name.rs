@@ -7,14 +7,14 @@ use tollgate_core::{Key, KeyHash, KeyRef, RuleName};
 
 use crate::cluster::slot;
 
-/// A rule and a key: whose counter it is.
+/// A rule and a key, which identify a counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
-    /// The same for the same rule and key, in one store.
+    /// The same for the same rule and key, within one store.
     pub(crate) hash: u64,
     pub(crate) rule: RuleName,
     pub(crate) key: Key,
-    /// Where it is on a cluster.
+    /// Its slot on a cluster.
     pub(crate) slot: u16,
 }
 
@@ -32,10 +32,10 @@ impl Hash for Counted {
     }
 }
 
-/// For tables of what knows its hash.
+/// For tables of items that know their hash.
 pub(crate) type ByHash = BuildHasherDefault<Known>;
 
-/// Hashes what is a hash.
+/// Hashes a value that is a hash already.
 #[derive(Debug, Default)]
 pub(crate) struct Known(u64);
 
@@ -45,7 +45,7 @@ impl Hasher for Known {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Not used: there is but one number.
+        // Not used: there is only one number.
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }
 
@@ -56,10 +56,10 @@ impl Hasher for Known {
 
 /// Finds counters, and makes their names: `prefix:rule:{caller}`.
 ///
-/// The caller is shown as [`Key`] shows it, so secrets are digests, and whatever is long is
-/// one as well. The braces are Redis's hash tag: all counters of one caller live on one node of a cluster, so that
-/// rules which count by the same key are decided together. Colons of a rule's name and braces of the caller are
-/// escaped: no rule and caller ever make the name of another rule and caller, and no caller chooses its node.
+/// The caller is shown as [`Key`] shows it, so secrets and long keys are digests. The braces are Redis's hash
+/// tag: all counters of one caller live on one node of a cluster, so that rules that count by the same key
+/// are decided together. Colons in a rule's name and braces in the caller are escaped, so that two different
+/// pairs of rule and caller never have the same name, and no caller can choose its node.
 #[derive(Debug)]
 pub(crate) struct Names {
     prefix: String,
@@ -76,13 +76,13 @@ impl Names {
         Self { prefix: prefix.to_owned(), cluster, hash: KeyHash::random() }
     }
 
-    /// A number for a rule and a key, by which to find them.
+    /// A number by which to find a rule and a key.
     pub(crate) fn hash(&self, rule: RuleName, key: KeyRef<'_>) -> u64 {
         self.hash.hash(rule.id(), &key)
     }
 
-    /// The counter of a rule and a key. It is named only when Redis is asked about it, and then once for all who ask; but
-    /// on a cluster its name says where it is.
+    /// The counter of a rule and a key. Its name is made only when Redis is asked about it, once for all
+    /// requests that ask together; but on a cluster the name determines the slot.
     pub(crate) fn counted(&self, rule: RuleName, key: KeyRef<'_>) -> Counted {
         let hash = self.hash(rule, key);
         let mut counted = Counted { hash, rule, key: key.to_key(), slot: 0 };
@@ -121,7 +121,7 @@ impl Writer {
     }
 }
 
-/// What stands in the hash tag. The key has escaped its own `%` already.
+/// Writes the content of the hash tag. The key has escaped its own `%` already.
 struct Tag<'a>(&'a mut Writer);
 
 impl Write for Tag<'_> {

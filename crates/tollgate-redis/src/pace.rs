@@ -1,50 +1,52 @@
-//! How many may go together, for all of them to be answered in time.
+//! How many requests may go together for all of them to be answered in time.
 
 use std::time::Duration;
 
-/// Learns how many can be asked at once from how long that took.
+/// Learns from past goes how many requests can be asked at once.
 ///
-/// Most counters take Redis some microseconds each, but a long log takes a tenth of a millisecond, and what is asked together is
-/// answered when all of it is done. So after a go that took too much of the time that anybody can wait, half as many go;
-/// and as long as all is well, more and more. How far the server is does not matter: that takes as long for one.
+/// Most counters take Redis some microseconds each, but a long log takes a tenth of a millisecond, and what
+/// is asked together is answered when all of it is done. So after a go that took too much of the time that a
+/// request can wait, half as many go; and as long as all is well, more and more. The distance to the server
+/// does not matter, because it costs a single request just as much.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// How many go together now.
+    /// How many requests go together now.
     now: usize,
     most: usize,
-    /// How much longer than for one it may take for all.
+    /// How much longer a go may take than a single request.
     longest: Duration,
-    /// About how long it takes for one: the shortest that was seen of late.
+    /// About how long a single request takes: the shortest time that was seen recently.
     shortest: Duration,
 }
 
-/// Fewer than so many never go, if so many wait: that few take long is not because they are many.
+/// The least number that goes together, if that many wait. If so few take long, it is not because they are
+/// many.
 const LEAST: usize = 4;
 
 impl Pace {
-    /// As many as may.
+    /// Starts with as many as allowed.
     pub(crate) const fn new(most: usize, longest: Duration) -> Self {
         Self { now: most, most, longest, shortest: Duration::MAX }
     }
 
-    /// How many may go together.
+    /// How many requests may go together.
     pub(crate) const fn at_once(&self) -> usize {
         self.now
     }
 
-    /// It may be another server, and takes so long for one.
+    /// Starts over with how long a single request takes: it may be another server.
     pub(crate) const fn is_connected(&mut self, took: Duration) {
         self.shortest = took;
     }
 
-    /// So many were asked together, and it took so long. `bounded`: whether others were left waiting, as no more might go.
+    /// Learns from a go. `bounded`: whether requests were left waiting because no more were allowed to go.
     pub(crate) fn learn(&mut self, asked: usize, bounded: bool, took: Duration) {
-        // That it takes longer for one is believed of a few only.
+        // Only a small go is believed that a single request takes longer now.
         let rising = self.shortest.saturating_add(self.shortest / 16);
         self.shortest = took.min(if asked <= LEAST { rising } else { self.shortest });
         if took - self.shortest > self.longest {
             if asked > LEAST {
-                // One that is late may be so for another reason, and so no more than half are held back for it.
+                // A go may be late for another reason, so the number is at most halved.
                 self.now = (asked / 2).max(self.now / 2).max(LEAST).min(self.now);
             }
         } else if asked >= self.now || bounded {
@@ -59,7 +61,8 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_micros(2_500);
 
-    /// The number that go together after so many goes of as many as may, each of which takes so long, on a way of so long.
+    /// The number that go together after some full goes, with this time for each request and this round-trip
+    /// time.
     fn settled(pace: &mut Pace, goes: usize, each: Duration, way: Duration) -> usize {
         for _ in 0..goes {
             let asked = pace.at_once();
@@ -110,7 +113,7 @@ mod tests {
         assert_eq!(pace.at_once(), LEAST);
     }
 
-    /// In several goes at once to a server that is far, none is as large as may be.
+    /// With several goes at once to a far server, none is as large as allowed.
     #[test]
     fn who_was_held_back_for_one_that_was_late_is_let_go_again() {
         let mut pace = Pace::new(256, LONGEST);

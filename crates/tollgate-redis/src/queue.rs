@@ -8,16 +8,17 @@ use tollgate_core::StoreError;
 use crate::name::Counted;
 use crate::request::Ask;
 
-/// How many stay behind what is to be settled, and how many are to be settled at most for that. So many are settled in one go.
+/// How many requests may stay behind settlements, and how many settlements there may be for any to do so. One
+/// go makes this many settlements.
 const FEW: usize = 32;
 
 /// What is taken out of the line.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) first: Vec<Ask>,
-    /// Those for whom it is too late.
+    /// Those that are too late.
     pub(crate) late: Vec<Ask>,
-    /// How many were left behind what is to be settled before them.
+    /// How many were left behind settlements that come before them.
     pub(crate) left_behind: usize,
 }
 
@@ -25,22 +26,23 @@ pub(crate) struct Taken {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     asks: VecDeque<Ask>,
-    /// Settlements wait by themselves: nobody at the door waits for them, and they are kept while Redis fails.
+    /// Settlements wait separately: no incoming request waits for them, and they are kept while Redis fails.
     settlements: VecDeque<Ask>,
     /// How many of these are about a counter, by its hash.
     unsettled: HashMap<u64, u32>,
-    /// Nobody stops waiting before this moment. It may be too early, since it is not looked for whenever one leaves.
+    /// No request's time is up before this moment. It may be too early, since it is not updated whenever one
+    /// leaves.
     earliest: Option<Instant>,
-    /// How many have to wait for the task to be woken: it looks by itself when an answer has come.
+    /// How many have to wait for the task to be woken. It looks by itself when an answer arrives.
     pub(crate) wake_at: usize,
-    /// When the task next looks for those whose time is up; `None` if it does not. Whoever stops waiting before has to
-    /// say so.
+    /// When the task next looks for requests whose time is up; `None` if it does not. A request with an
+    /// earlier deadline has to wake it.
     pub(crate) alarm: Option<Instant>,
     /// Whether the task is to be woken for a settlement.
     pub(crate) wake_to_settle: bool,
-    /// Nobody comes any more.
+    /// Nothing more arrives.
     pub(crate) closed: bool,
-    /// Nobody is there to take what waits.
+    /// The task has ended, and nothing takes what waits.
     pub(crate) ended: bool,
 }
 
@@ -53,7 +55,7 @@ impl Queue {
         self.asks.is_empty()
     }
 
-    /// Whether nothing is there to be sent.
+    /// Whether there is nothing to send.
     pub(crate) fn has_nothing(&self) -> bool {
         self.asks.is_empty() && self.settlements.is_empty()
     }
@@ -81,7 +83,7 @@ impl Queue {
         self.settlements.len()
     }
 
-    /// Takes the first settlements, at most so many.
+    /// Takes the first settlements, at most `most`.
     pub(crate) fn take_settlements(&mut self, most: usize) -> Vec<Ask> {
         let count = self.settlements.len().min(most);
         let taken: Vec<_> = self.settlements.drain(..count).collect();
@@ -105,22 +107,22 @@ impl Queue {
             || ask.charges().is_some_and(|charges| charges.iter().any(|charge| waits(&charge.counter)))
     }
 
-    /// Tells whoever waits for a settlement that it is not done yet. It is kept all the same.
+    /// Tells callers that wait for a settlement that it is not made yet. It is kept nevertheless.
     pub(crate) fn put_off(&mut self, error: &StoreError) {
         self.settlements.iter_mut().for_each(|ask| ask.expire(error));
     }
 
-    /// Forgets how often settlements were sent in vain.
+    /// Forgets how often settlements were sent without being made.
     pub(crate) fn absolve(&mut self) {
         self.settlements.iter_mut().for_each(|ask| ask.attempts = 0);
     }
 
-    /// Takes the first, at most so many. Besides, those among them who will have stopped waiting by then; whoever has
-    /// gone away is not charged at all.
+    /// Takes the first requests, at most `most`. Separately returns those among them whose time is up at
+    /// `by`. Requests whose caller has gone are dropped, and not charged at all.
     ///
-    /// Whoever asks about a counter for which a settlement waits stays behind that, if it does not stop waiting before `hurry`.
-    /// But only a few do, and only while few are to be settled, all of which go next: where many are, nobody is to fail for
-    /// the sake of their order.
+    /// A request about a counter for which a settlement waits stays behind it, unless its time is up before
+    /// `hurry`. But only a few requests do so, and only while there are few settlements, all of which go
+    /// next. Where there are many, no request is to fail for the sake of the order.
     pub(crate) fn take(&mut self, most: usize, by: Instant, hurry: Instant) -> Taken {
         let may_stay = if self.settlements.len() <= FEW { FEW } else { 0 };
         let mut taken = Taken { first: Vec::with_capacity(self.asks.len().min(most)), ..Taken::default() };
@@ -146,7 +148,7 @@ impl Queue {
         std::mem::take(&mut self.asks)
     }
 
-    /// Takes those whose time is up, wherever they stand: a refund may wait for longer than the charge behind it.
+    /// Takes those whose time is up, wherever they stand: a reset may wait for longer than the charge behind it.
     pub(crate) fn take_late(&mut self, now: Instant) -> Vec<Ask> {
         if self.earliest.is_none_or(|earliest| earliest > now) {
             return Vec::new();
@@ -158,12 +160,12 @@ impl Queue {
         late
     }
 
-    /// Whether the task would look too late for whoever stops waiting at this moment.
+    /// Whether the task would look too late for a request with this deadline.
     pub(crate) fn is_before_alarm(&self, deadline: Instant) -> bool {
         self.alarm.is_some_and(|alarm| deadline < alarm)
     }
 
-    /// When to look for those whose time is up; `None` if nobody waits.
+    /// When to look for requests whose time is up; `None` if none wait.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.earliest.filter(|_| !self.asks.is_empty())
     }
@@ -208,7 +210,7 @@ mod tests {
         let Taken { first, late, .. } = queue.take(1, now + Duration::from_secs(2_000), now);
         assert!(first.is_empty() && late.len() == 1);
         assert_eq!(queue.next_deadline(), None);
-        // Those who have left matter no more.
+        // Those that have left no longer matter.
         queue.push_back(ask(5_000_000));
         assert!(queue.next_deadline().unwrap() > now + Duration::from_secs(4_000));
     }
@@ -234,17 +236,17 @@ mod tests {
         };
         let taken = queue.take(10, now, now);
         assert_eq!((keys(&taken), taken.left_behind, queue.len()), (vec![Key::from("c")], 3, 3));
-        // Two are settled, of which one was the only one of its counter.
+        // Two are settled, one of which was the only one of its counter.
         assert_eq!(queue.take_settlements(2).len(), 2);
         let taken = queue.take(10, now, now);
         assert_eq!((keys(&taken), taken.left_behind), (vec![Key::from("b")], 2));
-        // Who has no time to lose does not wait for it.
+        // A request that has no time to lose does not wait for it.
         let first = queue.take(1, now, deadline);
         assert_eq!((keys(&first), queue.len()), (vec![Key::from("a")], 1));
         assert_eq!(queue.take_settlements(10).len(), 1);
         let taken = queue.take(10, now, now);
         assert_eq!((keys(&taken), taken.left_behind), (vec![Key::from("a")], 0));
-        // Nor does anybody if many are settled, or many ask.
+        // Nor does any request if many are settled, or many ask.
         (0..=FEW).for_each(|_| queue.push_back(refund("a")));
         queue.push_back(reset("a"));
         assert_eq!(queue.take(10, now, now).first.len(), 1);

@@ -1,4 +1,4 @@
-//! What waits for an answer.
+//! Questions to Redis, and where their answers go.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,42 +31,42 @@ impl OwnCharge {
     }
 }
 
-/// The charges of one request that live on one node. Mostly there is one; it is large, and handed around.
+/// The charges of one request that live on one node. Usually there is one; it is large, and handed around.
 pub(crate) type Charges = Vec<OwnCharge>;
 
-/// Where the answer goes; nowhere once it was given.
+/// Where the answer goes; `None` once it was given.
 pub(crate) type Reply<T> = Option<oneshot::Sender<Result<T, StoreError>>>;
 
 /// What was decided.
 #[derive(Debug)]
 pub(crate) struct Decided {
     pub(crate) verdict: Verdict,
-    /// What a peek would have said before, if it is but a part of a request.
+    /// What a peek would have said before, if this is only a part of a request.
     pub(crate) before: Option<Box<Decision>>,
-    /// What was charged if it was admitted, for whoever has to give it back. Nothing if it was but looked at.
+    /// What was charged if it was admitted, to be able to give it back. Empty after a peek.
     pub(crate) charges: Charges,
 }
 
-/// What whoever asked about charges is told.
+/// The answer to a question about charges.
 #[derive(Debug)]
 pub(crate) enum Told {
     Decided(Decided),
-    /// Nothing was done: each counter has to be asked about by itself.
+    /// Nothing was done: each counter has to be asked about separately.
     Apart(Apart),
 }
 
-/// Charges whose counters are in one slot, but not in one place: the slot is on its way from one node to another.
+/// Charges whose counters are in one slot, but not on one node: the slot is moving from one node to another.
 #[derive(Debug)]
 pub(crate) struct Apart {
     pub(crate) charges: Charges,
-    /// When whoever asked stops waiting.
+    /// When the caller stops waiting.
     pub(crate) deadline: Instant,
     /// Whether nothing is charged.
     pub(crate) peek: bool,
 }
 
 impl Decided {
-    /// What gives back all that was charged.
+    /// The settlements that give back everything that was charged.
     pub(crate) fn give_back(&self) -> Vec<Ask> {
         let refund = |(charge, (_, receipt)): (&OwnCharge, (RuleName, Receipt))| {
             let counter = charge.counter;
@@ -79,23 +79,23 @@ impl Decided {
     }
 }
 
-/// Something to ask Redis.
+/// A question to Redis.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub(crate) kind: Kind,
-    /// When whoever asked stops waiting.
+    /// When the caller stops waiting.
     pub(crate) deadline: Instant,
     /// How often it was sent, and not done.
     pub(crate) attempts: u8,
-    /// How often it was sent to a node that has not got its counters.
+    /// How often it was sent to a node that does not have its counters.
     pub(crate) redirects: u8,
-    /// Its slot is moving to the node that is asked, which must be told that this is known.
+    /// Its slot is moving to the node that is asked, which must be told so with `ASKING`.
     pub(crate) asking: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// `part`: the request of which others are charged elsewhere.
+    /// `part`: the whole request, if other parts of it are charged elsewhere.
     Charge {
         charges: Charges,
         part: Option<Arc<Whole>>,
@@ -116,7 +116,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Asks about charges. `part`: the request of which they are but a part.
+    /// Asks about charges. `part`: the whole request, if these are only a part of it.
     pub(crate) fn about(
         charges: Charges,
         peek: bool,
@@ -133,7 +133,7 @@ impl Ask {
         Self { kind, deadline, attempts: 0, redirects: 0, asking: false }
     }
 
-    /// Where its counters are on a cluster.
+    /// The slot of its counters on a cluster.
     pub(crate) fn slot(&self) -> u16 {
         match &self.kind {
             Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => {
@@ -151,7 +151,7 @@ impl Ask {
     /// Answers now, though it may still be done.
     pub(crate) fn expire(&mut self, error: &StoreError) {
         match &mut self.kind {
-            // Who no longer listens need not be told, and what it was charged is given back when the answer comes.
+            // A caller that has gone needs no answer, and its charge is given back when Redis answers.
             Kind::Charge { reply: Some(reply), .. } if reply.is_closed() => {}
             Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
                 if let Some(reply) = reply.take() {
@@ -166,17 +166,17 @@ impl Ask {
         }
     }
 
-    /// Whether nobody waits for a settlement or a reset.
+    /// Whether it is a settlement or reset that nobody waits for.
     pub(crate) const fn is_unheard(&self) -> bool {
         matches!(self.kind, Kind::Settle { reply: None, .. } | Kind::Reset { reply: None, .. })
     }
 
-    /// Whether others of the same request are charged elsewhere.
+    /// Whether other parts of the same request are charged elsewhere.
     pub(crate) const fn is_part(&self) -> bool {
         matches!(self.kind, Kind::Charge { part: Some(_), .. })
     }
 
-    /// Whether whoever asked has gone, and it need not be done. Settlements and resets are done in any case.
+    /// Whether the caller has gone, so that it need not be done. Settlements and resets are always done.
     pub(crate) fn is_abandoned(&self) -> bool {
         match &self.kind {
             Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
@@ -194,7 +194,7 @@ impl Ask {
         }
     }
 
-    /// The counter that is another once this is done.
+    /// The counter that this changes, if it is a settlement or a reset.
     pub(crate) fn changed(&self) -> Option<&Counted> {
         match &self.kind {
             Kind::Settle { settlement, .. } => Some(&settlement.counter),
@@ -211,9 +211,11 @@ impl Ask {
         }
     }
 
-    /// Passes a decision on. If whoever asked has gone, returns what is to be given back: the request went away
-    /// before it was let in. One that was told that the store failed may have been let in by its rules; but not if it
-    /// is a part, and the whole was denied.
+    /// Passes a decision on, and returns what is to be given back.
+    ///
+    /// If the caller has gone, its request went away before it was admitted, and the charges are given back.
+    /// If the caller was told that the store failed, its rules may have let the request in, and the charges
+    /// stay; unless this is a part, and the whole was denied.
     pub(crate) fn decided(self, verdict: Verdict, before: Option<Box<Decision>>) -> Vec<Self> {
         match self.kind {
             Kind::Charge { charges, part, reply } => {
@@ -235,14 +237,13 @@ impl Ask {
         }
     }
 
-    /// Whether it is about several counters, of which some may be in one place and some in another while their slot is on
-    /// its way.
+    /// Whether it is about several counters, which may be on different nodes while their slot is moving.
     pub(crate) fn is_divisible(&self) -> bool {
         let Some([first, rest @ ..]) = self.charges().map(Vec::as_slice) else { return false };
         rest.iter().any(|charge| charge.counter != first.counter)
     }
 
-    /// Has each of its counters asked about by itself. Nothing was done so far.
+    /// Answers that each counter has to be asked about separately. Nothing was done so far.
     pub(crate) fn divide(self) {
         let (deadline, peek) = (self.deadline, matches!(self.kind, Kind::Peek { .. }));
         if let Kind::Charge { charges, reply: Some(reply), .. } | Kind::Peek { charges, reply: Some(reply) } =
@@ -259,5 +260,5 @@ impl Ask {
     }
 }
 
-/// How long a settlement may take: nobody waits for it at the door.
+/// How long a settlement may take: no incoming request waits for it.
 pub(crate) const UNHURRIED: Duration = Duration::from_secs(1);

@@ -24,5 +24,5 @@ pub(crate) const SETTLE_TEXT: &str = concat!(
 /// Decides requests.
 pub(crate) static CHARGE: LazyLock<Script> = LazyLock::new(|| Script::new(CHARGE_TEXT));
 
-/// Gives back, and takes what is due.
+/// Makes refunds and debits.
 pub(crate) static SETTLE: LazyLock<Script> = LazyLock::new(|| Script::new(SETTLE_TEXT));

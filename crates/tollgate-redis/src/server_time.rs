@@ -1,4 +1,4 @@
-//! What the server's clock says, without asking it.
+//! Estimates the server's clock without asking it.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use tollgate_core::Timestamp;
 
 /// The clock of one server, as known from its answers.
 ///
-/// An answer carries the server's time. The server read its clock before the answer arrived here, so by the server's
-/// clock it is now *at least* that time and what has passed since. The estimate is such a lower bound, and the largest
-/// of recent ones: a charge that is void from then on, by the server's clock, cannot be made after whoever waits for
-/// it has gone.
+/// An answer carries the server's time. The server read its clock before the answer arrived here, so by the
+/// server's clock it is now *at least* that time plus what has passed since. The estimate is such a lower
+/// bound, and the largest of the recent ones. So a charge that is void from then on, by the server's clock,
+/// cannot be made after its caller has stopped waiting.
 ///
-/// An answer that was long on its way says less than others did, and does not contradict them: the server may have read its clock
-/// soon after it was asked. If even then it would have been earlier than the estimate says, the clock was set back, and
-/// nothing that was known of it is true any more.
+/// An answer that was long on its way says less than others did, and does not contradict them: the server may
+/// have read its clock soon after it was asked. If even then the clock would have been earlier than
+/// estimated, it was set back, and nothing that was known of it is true any more.
 #[derive(Debug)]
 pub(crate) struct ServerTime {
     origin: Instant,
-    /// Microseconds of the server's clock at `origin`, at least.
+    /// A lower bound for the microseconds of the server's clock at `origin`.
     offset: Option<i64>,
 }
 
-/// How much of the difference a smaller bound takes away from a larger one, so that a clock that was set back by less than
-/// answers take is followed after some of them.
+/// What fraction of the difference a smaller bound takes away from a larger one, so that a clock that was set
+/// back by less than answers take is followed after some of them.
 const FADE: i64 = 64;
 
 impl ServerTime {
@@ -31,7 +31,7 @@ impl ServerTime {
         Self { origin: Instant::now(), offset: None }
     }
 
-    /// Learns from the answer to a question: between the two, the server has read its clock.
+    /// Learns from an answer: the server has read its clock between sending and arrival.
     pub(crate) fn learn(&mut self, server: Timestamp, sent: Instant, arrived: Instant) {
         let server = server.as_micros() as i64;
         let (least, most) = (server - self.since_origin(arrived), server - self.since_origin(sent));
@@ -41,7 +41,7 @@ impl ServerTime {
         });
     }
 
-    /// What the server's clock says at least at a moment; `None` if nothing is known of it.
+    /// A lower bound for the server's clock at a moment; `None` if nothing is known of it.
     pub(crate) fn at(&self, moment: Instant) -> Option<Timestamp> {
         let micros = self.offset?.saturating_add(self.since_origin(moment));
         Some(Timestamp::from_micros(u64::try_from(micros).unwrap_or(0)))
@@ -86,7 +86,7 @@ mod tests {
             time.learn(Timestamp::from_secs(secs), start, start);
             assert_eq!(time.at(start), Some(Timestamp::from_secs(secs)));
         }
-        // Also if it steps by little more than the answer took.
+        // Even if it steps by little more than the answer took.
         time.learn(Timestamp::from_micros(99_900_000), start, start + 99 * MS);
         assert_eq!(time.at(start + 99 * MS), Some(Timestamp::from_micros(99_900_000)));
     }

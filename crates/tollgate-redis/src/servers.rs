@@ -7,9 +7,9 @@ use crate::error::SetupError;
 
 /// Where the counters live: one server, a master that sentinels watch, or a cluster.
 ///
-/// An address is a URL, such as `redis://user:password@host:6379/2`, `rediss://host` (TLS, with one of the TLS
-/// features), `unix:///run/redis.sock`; or a [`redis::Client`], for whatever a URL cannot say, such as certificates of
-/// one's own.
+/// An address is a URL such as `redis://user:password@host:6379/2`, `rediss://host` (TLS, with one of the TLS
+/// features) or `unix:///run/redis.sock`. For anything that a URL cannot express, such as custom
+/// certificates, it can be a [`redis::Client`].
 #[derive(Clone, Debug)]
 pub struct Servers(pub(crate) Kind);
 
@@ -25,17 +25,19 @@ impl Servers {
     ///
     /// # Errors
     ///
-    /// When the address makes no sense.
+    /// If the address is invalid.
     pub fn one(address: impl IntoClient) -> Result<Self, SetupError> {
         Ok(Self(Kind::One(Target::Server(address.into_client()?))))
     }
 
-    /// The master that sentinels know by a name. `node` is how to reach it, all but host and port: user, password,
-    /// database, TLS; `redis://ignored` if there is nothing to say.
+    /// The master that sentinels know by the name `service`.
+    ///
+    /// `node` says how to reach it, except for host and port: user, password, database, TLS. Pass
+    /// `redis://ignored` if there is nothing to specify.
     ///
     /// # Errors
     ///
-    /// When an address makes no sense, or there is none.
+    /// If an address is invalid, or there is none.
     pub fn sentinel<A: IntoClient>(
         sentinels: impl IntoIterator<Item = A>,
         service: impl Into<String>,
@@ -46,11 +48,11 @@ impl Servers {
         Ok(Self(Kind::One(Target::Sentinel(sentinels))))
     }
 
-    /// A cluster, of which some nodes are known.
+    /// A cluster, given by some of its nodes.
     ///
     /// # Errors
     ///
-    /// When an address makes no sense, or there is none.
+    /// If an address is invalid, or there is none.
     pub fn cluster<A: IntoClient>(nodes: impl IntoIterator<Item = A>) -> Result<Self, SetupError> {
         Ok(Self(Kind::Cluster(clients(nodes)?)))
     }
@@ -61,13 +63,13 @@ fn clients<A: IntoClient>(addresses: impl IntoIterator<Item = A>) -> Result<Vec<
     if clients.is_empty() { Err(SetupError::NoServers) } else { Ok(clients) }
 }
 
-/// What says how to reach a server: a URL, or a [`redis::Client`].
+/// Something that says how to reach a server: a URL, or a [`redis::Client`].
 pub trait IntoClient {
-    /// The client.
+    /// Converts it into a client.
     ///
     /// # Errors
     ///
-    /// When the address makes no sense.
+    /// If the address is invalid.
     fn into_client(self) -> Result<Client, SetupError>;
 }
 

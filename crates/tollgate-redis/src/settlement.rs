@@ -1,4 +1,4 @@
-//! What is done about a charge after it was made: giving back, or taking what is due.
+//! What is done about a charge after it was made: refunds and debits.
 //!
 //! Settlements that wait at the same moment share a call, in which each counter is named once.
 
@@ -10,7 +10,7 @@ use crate::name::{Counted, Names};
 use crate::script::SETTLE;
 use crate::term::{parts_width, push, width};
 
-/// What stands in the place of an algorithm if something is given back.
+/// Stands in the place of an algorithm for a refund.
 const REFUND: u8 = u8::MAX;
 
 /// One settlement of one counter.
@@ -24,11 +24,12 @@ pub(crate) struct Settlement {
 pub(crate) enum What {
     /// Gives back.
     Refund { cost: u32, receipt: Option<Receipt> },
-    /// Takes what is due, whether or not it fits. The quota makes sense, and the cost is more than nothing.
+    /// Takes what is due, whether or not it fits. The quota is valid, and the cost is not zero.
     Debit { quota: Quota, cost: u32, receipt: Option<Receipt> },
 }
 
-/// The command that makes settlements, in their order. `now` is a time to do it at if it is not to be the server's.
+/// The command that makes settlements, in their order. `now` is the time to use, if it is not to be the
+/// server's.
 pub(crate) fn command<'a>(
     settlements: impl Iterator<Item = &'a Settlement>,
     names: &Names,

@@ -1,13 +1,17 @@
-//! A request whose counters live in several slots of a cluster, or in one that is on its way from one node to another.
+//! A request whose counters live in several slots of a cluster, or in one that is moving from one node to
+//! another.
 //!
-//! No script sees them all. So each part is charged by itself, and if one denies or fails, the others are given back: a
-//! moment too little may be admitted, and never too much. One that answers too late is given back when it does, if the request
-//! was denied (`whole.rs`). The parts are the slots. While a slot is on its way, its counters are some here and some there, and a
-//! node does nothing of a call that is about both: then each counter is a part.
+//! No script sees all of them. So each part is charged separately, and if one denies or fails, the others are
+//! given back. For a moment too little may be admitted, and never too much. A part that is answered too late
+//! is given back when the answer comes, if the request was denied (`whole.rs`).
 //!
-//! A place in the queue of a leaky bucket can be given back only by the last in line. So a part that has one is only looked at
-//! beside the others, and charged when these have admitted. If the look says that it denies, it is charged all the same, and
-//! before any other such part: a look changes nothing, and it is for a denial to bring a counter to a changed quota or clock.
+//! The parts are the slots. While a slot is moving, some of its counters are on one node and some on the
+//! other, and a node does none of a call that is about both. Then each counter is a part.
+//!
+//! A place in the queue of a leaky bucket can be given back only by the last in line. So a part that has one
+//! is only peeked at along with the others, and charged once these have admitted. If the peek says that it
+//! denies, it is charged nevertheless, and before any other such part: a peek changes nothing, and it is the
+//! denial that brings a counter to a changed quota or clock.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,11 +35,11 @@ pub(crate) struct Several {
     parts: Vec<Part>,
     /// For each charge, its part and its place there.
     order: Vec<(usize, usize)>,
-    /// Where to ask, and to give back.
+    /// Where to ask, and where to give back.
     links: Links,
     /// For parts that answer too late.
     whole: Arc<Whole>,
-    /// When whoever asked stops waiting.
+    /// When the caller stops waiting.
     deadline: Instant,
     /// Whether nothing is charged.
     peek: bool,
@@ -46,7 +50,7 @@ pub(crate) struct Several {
 struct Part {
     charges: Charges,
     state: State,
-    /// What charges them, if so far they are only looked at.
+    /// The question that charges them, if so far they were only peeked at.
     next: Option<(Ask, Asking<Told>)>,
 }
 
@@ -58,7 +62,7 @@ enum State {
     Done,
 }
 
-/// Whether charges are made only when all others are.
+/// Whether these charges are made only after all others.
 fn go_last(charges: &Charges) -> bool {
     charges.iter().any(|charge| charge.quota.algorithm() == Algorithm::LeakyBucket)
 }
@@ -78,14 +82,14 @@ impl Part {
         }
     }
 
-    /// What one of the charges is told, and when that was decided.
+    /// The outcome of one of the charges, and when it was decided.
     fn told(&self, place: usize, admitted: bool, at: Timestamp) -> Option<(RuleName, Outcome, Timestamp)> {
         let Some(decided) = self.decided() else {
-            // Nobody knows. The others have denied, so it matters little.
+            // Unknown. Another part has denied, so it matters little.
             let OwnCharge { counter, quota, cost } = self.charges.get(place)?;
             return Some((counter.rule, Counter::new(quota).peek(quota, *cost, at), at));
         };
-        // Who is denied is told of budgets as they were: what was taken from them is given back.
+        // A denial reports budgets as they were, because what was taken from them is given back.
         if let Some(before) = decided.before.as_ref().filter(|_| !admitted) {
             return before.outcomes().nth(place).map(|(rule, outcome)| (rule, *outcome, before.at()));
         }
@@ -112,13 +116,13 @@ impl Several {
         several
     }
 
-    /// Asks about each counter of a request by itself.
+    /// Asks about each counter of a request separately.
     pub(crate) fn divided(Apart { charges, deadline, peek }: Apart, links: Links) -> Self {
         let (groups, order) = by(charges, |charge| charge.counter);
         Self::ask(groups, order, links, deadline, peek)
     }
 
-    /// Asks about a part. One that goes last is looked at, and charged later.
+    /// Asks about a part. One that goes last is peeked at now, and charged later.
     fn part(&self, charges: Charges) -> Part {
         let about = |peek: bool| {
             let (charges, whole) = (charges.clone(), Arc::clone(&self.whole));
@@ -131,10 +135,10 @@ impl Several {
         Part { charges, state: State::Asking(asking), next }
     }
 
-    /// Puts a part for each of its counters into the place of a part.
+    /// Replaces a part by one part for each of its counters.
     fn divide(&mut self, part: usize, charges: Charges) {
         let (groups, places) = by(charges, |charge| charge.counter);
-        // The first takes the place of the whole part, the others come after all.
+        // The first takes the place of the divided part, the others go to the end.
         let after = self.parts.len() - 1;
         for (of, place) in self.order.iter_mut().filter(|(of, _)| *of == part) {
             let (group, within) = places[*place];
@@ -154,7 +158,8 @@ impl Several {
         self.parts.iter().all(|part| part.decided().is_some_and(|decided| decided.verdict.is_admitted()))
     }
 
-    /// Asks for what was only looked at, if all others have admitted. Whether there is anything.
+    /// Charges the parts that were only peeked at, if all others have admitted. Returns whether there were
+    /// any.
     fn go_on(&mut self) -> bool {
         let denies = |part: &Part| part.decided().is_some_and(|decided| !decided.verdict.is_admitted());
         let is_over = |part: &Part| part.failed().is_some() || (part.next.is_none() && denies(part));
@@ -173,7 +178,8 @@ impl Several {
         goes_on
     }
 
-    /// What the parts say together. If one denies a charge, that is a denial, whatever has become of the others.
+    /// Combines the answers of the parts. If one denies a charge, that is a denial, whatever happened to the
+    /// others.
     fn finish(&mut self) -> Result<Decision, StoreError> {
         let decided = || self.parts.iter().filter_map(Part::decided).map(|decided| &decided.verdict);
         let (admitted, denied) = (self.is_admitted(), decided().any(|verdict| !verdict.is_admitted()));
@@ -196,7 +202,7 @@ impl Several {
         failed.map_or(Ok(decision), Err)
     }
 
-    /// Gives back what was charged, also what was answered and not looked at, or too late.
+    /// Gives back what was charged, including what was answered too late or never looked at.
     fn give_back(&mut self) {
         self.whole.undo().into_iter().for_each(|ask| self.links.put(ask));
         for part in &mut self.parts {
@@ -222,7 +228,7 @@ impl Future for Several {
         loop {
             let mut waiting = false;
             let mut next = 0;
-            // There may be more of them in the end.
+            // Dividing a part appends more of them.
             while let Some(part) = self.parts.get_mut(next) {
                 if let State::Asking(asking) = &mut part.state {
                     match Pin::new(asking).poll(cx) {
@@ -249,12 +255,12 @@ impl Future for Several {
 
 impl Drop for Several {
     fn drop(&mut self) {
-        // What is not answered yet is given back by whoever answers it.
+        // Charges that are not answered yet are given back where their answer arrives.
         self.give_back();
     }
 }
 
-/// Puts charges into groups that may be asked together, and says where each has gone.
+/// Groups charges that may be asked together, and returns where each has gone.
 pub(crate) fn by<K: PartialEq>(
     charges: Charges,
     group: impl Fn(&OwnCharge) -> K,

@@ -28,12 +28,13 @@ use crate::servers::{IntoClient, Servers};
 use crate::settlement::{Settlement, What};
 use crate::several::{self, Several};
 
-/// How many charges a request may have. No application has as many rules, and each is a number of two bytes in the question.
+/// How many charges a request may have. No application has as many rules, and each takes a two-byte number in
+/// the question.
 const MOST_CHARGES: usize = 10_000;
 
 /// A store in Redis or Valkey: one budget for all processes that use the same servers and the same prefix.
 ///
-/// Clones are the same store. See the [crate](crate) for what it promises.
+/// Clones share the same store. See the [crate docs](crate) for its guarantees.
 #[derive(Clone)]
 pub struct RedisStore {
     inner: Arc<Inner>,
@@ -45,17 +46,17 @@ struct Inner {
     links: Links,
 }
 
-/// The connections to whoever has the counters.
+/// The connections to the servers that have the counters.
 #[derive(Clone, Debug)]
 pub(crate) enum Links {
-    /// One server has them all.
+    /// One server has all of them.
     One(Link),
     /// They are spread over a cluster.
     Cluster(Arc<Router>),
 }
 
 impl Links {
-    /// Puts something in line. It is answered in any case.
+    /// Puts something in line. It always gets an answer.
     pub(crate) fn put(&self, ask: Ask) {
         match self {
             Self::One(link) => link.put(ask),
@@ -74,7 +75,7 @@ impl Links {
     fn refuses(&self, charges: &Charges) -> Option<StoreError> {
         match self {
             Self::One(link) => link.refuses(),
-            // What one node denies is a denial, so all have to refuse.
+            // A denial by one node is a denial, so it refuses only if all nodes do.
             Self::Cluster(router) => {
                 let mut refused = charges.iter().map(|charge| router.refuses(charge.counter.slot));
                 refused.try_fold(None, |_, error| error.map(Some)).flatten()
@@ -93,19 +94,19 @@ impl Drop for Inner {
 }
 
 impl RedisStore {
-    /// A store on one server, with everything at its default.
+    /// Creates a store on one server, with default settings.
     ///
-    /// This does not wait for a connection, which is made in the background: until there is one, every decision fails,
-    /// and the failure policy of each rule applies. [`ready`](Self::ready) waits.
+    /// This does not wait for a connection, which is made in the background. Until there is one, every
+    /// decision fails and the failure policy of each rule applies. Use [`ready`](Self::ready) to wait.
     ///
     /// # Errors
     ///
-    /// When the address makes no sense, or there is no tokio runtime.
+    /// If the address is invalid, or there is no tokio runtime.
     pub fn new(address: impl IntoClient) -> Result<Self, SetupError> {
         Self::builder(Servers::one(address)?).build()
     }
 
-    /// Starts making a store.
+    /// Starts building a store.
     pub fn builder(servers: Servers) -> RedisStoreBuilder {
         RedisStoreBuilder::new(servers)
     }
@@ -114,24 +115,24 @@ impl RedisStore {
         Self { inner: Arc::new(Inner { config, denied, links }) }
     }
 
-    /// Whether Redis is asked, or known not to work. On a cluster it is open when any node with slots fails, though keys that live
-    /// on other nodes are decided.
+    /// Whether Redis is asked, or known not to work. On a cluster, the breaker is open while any node with
+    /// slots fails; keys on the other nodes are still decided.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
         self.inner.links.breaker().watch().borrow().clone()
     }
 
-    /// Tells each change of the [breaker](Self::breaker).
+    /// Watches changes of the [breaker](Self::breaker).
     #[must_use]
     pub fn watch_breaker(&self) -> watch::Receiver<BreakerState> {
         self.inner.links.breaker().watch()
     }
 
-    /// Waits until Redis works; of a cluster, all nodes that have slots.
+    /// Waits until Redis works; on a cluster, until all nodes that have slots do.
     ///
     /// # Errors
     ///
-    /// When it does not within `patience`; the error says what was wrong last.
+    /// If it does not within `patience`; the error is the most recent one.
     pub async fn ready(&self, patience: Duration) -> Result<(), StoreError> {
         let mut states = self.watch_breaker();
         let closed = tokio::time::timeout(patience, states.wait_for(|state| !state.is_open())).await;
@@ -148,7 +149,7 @@ impl RedisStore {
         charges.iter().map(|charge| OwnCharge::new(charge, &self.inner.config.names)).collect()
     }
 
-    /// Asks for a request: at once for all charges that may be asked together.
+    /// Asks about a request, with one question for all charges that may be asked together.
     fn ask_for(&self, charges: Charges, peek: bool) -> Deciding {
         let (links, deadline) = (&self.inner.links, Instant::now() + self.inner.config.timeout);
         let one = |charges: Charges| {
@@ -166,7 +167,7 @@ impl RedisStore {
         Deciding::Several(Box::new(Several::ask(groups, order, links.clone(), deadline, peek)))
     }
 
-    /// How long what nobody waits for at the door may take.
+    /// How long an operation may take that no incoming request waits for.
     fn unhurried(&self) -> Duration {
         self.inner.config.timeout.max(UNHURRIED)
     }
@@ -208,7 +209,8 @@ impl Store for RedisStore {
         match charges {
             [] => return Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
             too_many if too_many.len() > MOST_CHARGES => return Answer::Now(Err(too_many_charges())),
-            // Mostly there is one, and a decision is large: it is made only if it is a denial, and in its place.
+            // Usually there is one charge. A decision is large, so it is made only for a denial, and in
+            // place.
             [charge] => {
                 if let Some((now, outcome)) = self.inner.denied.find_one(charge) {
                     self.inner.config.watch.denied_from_memory();
@@ -227,7 +229,7 @@ impl Store for RedisStore {
         }
         let charges = self.own(charges);
         if let Some(error) = self.inner.links.refuses(&charges) {
-            // Nobody can be asked for more than is known.
+            // More than is known cannot be found out now.
             if let Some((known, _)) = denial {
                 self.inner.config.watch.denied_from_memory();
                 return Answer::Now(Ok(known));
@@ -249,7 +251,7 @@ impl Store for RedisStore {
 
     fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         let asked = match charges {
-            // Nothing to look at takes no time.
+            // Nothing to look at.
             [] => Err(Ok(Decision::new(self.inner.denied.now()))),
             too_many if too_many.len() > MOST_CHARGES => Err(Err(too_many_charges())),
             charges => Ok(self.ask_for(self.own(charges), true)),
@@ -270,7 +272,7 @@ impl Store for RedisStore {
     }
 
     fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        // A quota that makes no sense is none to count under, and nothing is nothing.
+        // There is nothing to count under an invalid quota, nor for a cost of zero.
         let due = debits.iter().filter(|debit| debit.charge.cost > 0 && debit.charge.quota.max() > 0);
         all(self.settle(due.map(|Debit { charge, receipt, .. }| {
             let counter = self.counted(charge.rule, charge.key);
@@ -301,8 +303,8 @@ impl fmt::Debug for RedisStore {
 
 /// A charge that is under way.
 ///
-/// Dropped before the answer has come, the charge is given back if it was made; unless the last clone of the store was dropped
-/// before, and the answer has come since.
+/// If this is dropped before the answer arrives, the charge is given back if it was made. The exception is
+/// when the last clone of the store was dropped before that, and the answer has arrived since.
 #[derive(Debug)]
 #[must_use = "the charge is under way, whether or not the answer is looked at"]
 pub struct Charging {

@@ -1,4 +1,4 @@
-//! A quota with a cost, as the script is told it.
+//! A quota with a cost, as passed to the script.
 
 use tollgate_core::algorithm::Counter;
 use tollgate_core::{Algorithm, Quota};
@@ -7,18 +7,19 @@ use tollgate_core::{Algorithm, Quota};
 #[derive(Debug)]
 pub(crate) struct Term {
     pub(crate) quota: Quota,
-    /// The sum of several may be more than one charge can cost.
+    /// The sum of several costs may be more than one charge can cost.
     pub(crate) cost: u64,
-    /// The term that is charged if it is not this one, counted from 1: a counter that one request charges twice has to
-    /// have room for both.
+    /// The term that is charged instead of this one, counted from 1: a counter that one request charges twice
+    /// has to have room for both.
     pub(crate) apply: u16,
 }
 
-/// A head of up to so many bytes is a number that is exact in floating point, which the script compares quicker.
+/// A head of up to this many bytes is a number that is exact in floating point, which the script compares
+/// faster.
 const LONGEST_NUMBER: usize = 6;
 
 impl Term {
-    /// The number of the algorithm, and one more for what makes no sense: that admits nothing, whatever it is.
+    /// The number of the algorithm. An invalid quota has the number after the last, and admits nothing.
     pub(crate) fn algorithm(&self) -> u8 {
         if self.quota.max() == 0 { Algorithm::ALL.len() as u8 } else { self.quota.algorithm() as u8 }
     }
@@ -45,7 +46,7 @@ impl Term {
         let (units, micros_of_rate) = quota.rate();
         match quota.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                // More than fits is longer than any bucket takes to be whole.
+                // More than fits takes longer than any bucket takes to be full.
                 let fitting = u32::try_from(*cost).ok().filter(|cost| *cost <= quota.max());
                 let (micros, parts) = fitting.map_or((u64::MAX, 0), |cost| quota.time_of(cost));
                 let (fill, fill_parts) = quota.time_of(quota.max());
@@ -63,7 +64,7 @@ impl Term {
     }
 }
 
-/// How the script reads and writes a counter; of windows, without how wide their counts are.
+/// How the script reads and writes a counter; for windows, without the width of their counts.
 fn push_form(bytes: &mut Vec<u8>, quota: &Quota, head: usize) {
     let start = bytes.len();
     bytes.extend_from_slice(&[0, b'<', if head <= LONGEST_NUMBER { b'I' } else { b'c' }]);
@@ -95,7 +96,7 @@ pub(crate) const fn width(number: u32) -> u8 {
     if bits == 0 { 1 } else { bits.div_ceil(8) as u8 }
 }
 
-/// How many bytes the parts of a microsecond take, of which there are so many to one.
+/// How many bytes the fraction of a microsecond takes, if its denominator is `units`.
 pub(crate) const fn parts_width(units: u32) -> u8 {
     if units == 1 { 0 } else { width(units) }
 }

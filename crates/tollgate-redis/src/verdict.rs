@@ -1,8 +1,9 @@
-//! A decision that is handed around.
+//! A decision on its way to the caller.
 
 use tollgate_core::{Decision, Outcome, RuleName, Timestamp};
 
-/// A decision of Redis's, on its way to whoever asked: it goes through several hands, and mostly it is about one charge.
+/// A decision by Redis, on its way to the caller. It passes through several hands, and is usually about one
+/// charge.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     One { at: Timestamp, rule: RuleName, outcome: Outcome },
@@ -25,7 +26,7 @@ impl Verdict {
         }
     }
 
-    /// What is said of one of the charges.
+    /// The outcome of one of the charges.
     pub(crate) fn outcome(&self, place: usize) -> Option<(RuleName, Outcome)> {
         match self {
             Self::One { rule, outcome, .. } => (place == 0).then_some((*rule, *outcome)),

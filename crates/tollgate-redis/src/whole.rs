@@ -1,4 +1,4 @@
-//! What has become of a request, for those of its parts whose answers come too late.
+//! The result of a request as a whole, for those of its parts whose answers come too late.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,18 +6,18 @@ use crate::request::{Ask, Decided};
 
 /// A request that is charged in parts.
 ///
-/// A part whose time is up is told to have failed, but a server may have charged it all the same, and in time. When its answer
-/// comes, what is done about it depends on what the request as a whole was told.
+/// A part whose time is up is reported as failed, but a server may have charged it nevertheless, and in time.
+/// What is done when its answer comes depends on the answer that the request as a whole was given.
 #[derive(Debug)]
 pub(crate) struct Whole(Mutex<End>);
 
 #[derive(Debug)]
 enum End {
-    /// It is not told yet. These parts were charged, and known to be too late.
+    /// Not answered yet. These parts were charged, but their answers came too late.
     Open(Vec<Decided>),
-    /// It was denied, or has gone away: whatever was charged is given back.
+    /// It was denied, or has gone away: everything that was charged is given back.
     Undone,
-    /// It was admitted, or told that the store failed, and then its rules may have let it in.
+    /// It was admitted; or it was told that the store failed, and its rules may have let it in.
     Over,
 }
 
@@ -36,17 +36,17 @@ impl Whole {
         Vec::new()
     }
 
-    /// It is denied, or goes away. Returns what is to be given back; nothing if it has ended before.
+    /// The request is denied, or goes away. Returns what is to be given back; nothing if it has ended before.
     pub(crate) fn undo(&self) -> Vec<Ask> {
         self.end(End::Undone).iter().flat_map(Decided::give_back).collect()
     }
 
-    /// It was told something by which what was charged too late stays charged.
+    /// The request got an answer under which late charges stay charged.
     pub(crate) fn is_over(&self) {
         drop(self.end(End::Over));
     }
 
-    /// The parts that were too late so far. It ends once.
+    /// Ends the request, once, and returns the parts that were too late so far.
     fn end(&self, end: End) -> Vec<Decided> {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             open @ End::Open(_) => match std::mem::replace(open, end) {

@@ -16,7 +16,8 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Reads the answer to `CLUSTER SLOTS`. A node that does not know its own address is where it was `asked`.
+    /// Reads the answer to `CLUSTER SLOTS`. A node that does not know its own host is on the host that was
+    /// `asked`.
     pub(super) fn read(answer: &Value, asked: &Address) -> Result<Self, RedisError> {
         let garbled = || {
             RedisError::from((
@@ -69,7 +70,7 @@ impl Map {
             })
     }
 
-    /// Whether any slot is a node's.
+    /// Whether a node has any slots.
     pub(super) fn has_slots(&self, address: &Address) -> bool {
         self.first_slot(address).is_some()
     }
@@ -80,7 +81,7 @@ impl Map {
         self.slots.iter().position(|node| *node == Some(number)).map(|slot| slot as u16)
     }
 
-    /// Notes that a slot has moved.
+    /// Notes that a slot has moved to this node.
     pub(super) fn set(&mut self, slot: u16, address: &Address) {
         let node = self.number(address);
         if let Some(entry) = self.slots.get_mut(usize::from(slot)) {
@@ -88,7 +89,7 @@ impl Map {
         }
     }
 
-    /// Gives each slot that nobody has to whoever has it in another map.
+    /// Fills each slot that has no node with its node in another map.
     pub(super) fn fill(&mut self, other: &Self) {
         for slot in 0..SLOTS {
             if let (None, Some(node)) = (self.node(slot), other.node(slot)) {

@@ -1,4 +1,4 @@
-//! Finds the node of each counter, also while they move.
+//! Finds the node of each counter, even while slots move.
 
 mod redirect;
 mod refresh;
@@ -25,7 +25,7 @@ use crate::request::Ask;
 
 /// The nodes of a cluster.
 ///
-/// Whoever wants both locks takes that of the map first.
+/// Code that needs both locks takes that of the map first.
 #[derive(Debug)]
 pub(crate) struct Router {
     config: Config,
@@ -33,15 +33,15 @@ pub(crate) struct Router {
     seeds: Vec<Client>,
     map: RwLock<Map>,
     links: Mutex<HashMap<Address, Node>>,
-    /// That somebody would like to know anew who has which slots.
+    /// Signals that the slot map is to be refreshed.
     wanted: Arc<Notify>,
     /// Settlements of slots that no node has, until one does.
     homeless: Mutex<Vec<Ask>>,
-    /// Places for requests of slots that are on their way, to wait in until their node is connected or known.
+    /// Bounds how many requests wait for a node to be connected, or for a moving slot to have a known node.
     between: Arc<Semaphore>,
-    /// Where they wait: whoever asks may do so from anywhere.
+    /// Where they wait, as callers may be outside any runtime.
     runtime: Handle,
-    /// Whether the cluster works as a whole: all nodes that have slots do.
+    /// Whether the cluster works as a whole, which means all nodes that have slots.
     breaker: Breaker,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Router {
 #[derive(Debug)]
 struct Node {
     link: Link,
-    /// When it was last asked about a slot that was on its way to it.
+    /// When it was last asked about a slot that was moving to it.
     asked: Option<Instant>,
 }
 
 impl Drop for Router {
-    /// What was connected to after the store had been closed is closed here.
+    /// Closes connections that were made after the store had been closed.
     fn drop(&mut self) {
         self.close();
     }
@@ -85,7 +85,7 @@ impl Router {
     /// The error to answer with instead of asking about a counter.
     pub(crate) fn refuses(&self, slot: u16) -> Option<StoreError> {
         let error = match self.link(slot) {
-            // It is waited for.
+            // Requests wait for its connection.
             Some(link) if link.breaker().is_untried() => return None,
             Some(link) => link.refuses()?,
             None => {
@@ -97,11 +97,11 @@ impl Router {
         Some(error)
     }
 
-    /// Puts something in line at the node that has its counters. It is answered in any case.
+    /// Puts something in line at the node that has its counters. It always gets an answer.
     pub(crate) fn put(self: &Arc<Self>, ask: Ask) {
         match self.link(ask.slot()) {
             Some(link) if !link.breaker().is_open() => link.put(ask),
-            // A node that is new is being connected to. (A settlement is kept there.)
+            // A new node is still being connected to. (It keeps settlements itself.)
             Some(link) if link.breaker().is_untried() && ask.settlement().is_none() => {
                 self.put_later(Some(link), ask);
             }
@@ -116,7 +116,7 @@ impl Router {
         }
     }
 
-    /// Keeps a settlement until it is known anew who has which slots. If there are too many, it is not done.
+    /// Keeps a settlement until the slot map is refreshed. If there are too many, it is not made.
     fn shelter(&self, mut ask: Ask) {
         (ask.attempts, ask.redirects) = (0, 0);
         ask.asking = false;
@@ -139,7 +139,7 @@ impl Router {
     }
 
     fn links(&self) -> MutexGuard<'_, HashMap<Address, Node>> {
-        // Nothing that is done under the lock panics half-way.
+        // Nothing done under the lock panics half-way.
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,7 +168,7 @@ impl Router {
         self.links().entry(address.clone()).or_insert_with(start).link.clone()
     }
 
-    /// How to reach a node: all but the address.
+    /// How to reach a node, except for its address.
     fn node_info(&self) -> &ConnectionInfo {
         // There is one: a cluster without nodes cannot be set up.
         self.seeds[0].get_connection_info()

@@ -3,7 +3,7 @@
 /// How many slots a cluster has.
 pub(super) const SLOTS: u16 = 16_384;
 
-/// The slot of a counter: that of what is in the braces of its name.
+/// The slot of a counter, which depends on the hash tag in its name.
 pub(crate) fn slot(name: &[u8]) -> u16 {
     let tag = name.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &name[open + 1..];
@@ -13,12 +13,12 @@ pub(crate) fn slot(name: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(name)) % SLOTS
 }
 
-/// Something to put into the braces of a name, so that it is in this slot: four letters or digits, the last two of which are
-/// computed. To try one after the other would take milliseconds.
+/// A hash tag that puts a name into this slot: four letters or digits, the last two of which are computed.
+/// Trying one after the other would take milliseconds.
 pub(super) fn tag_in(slot: u16) -> Option<String> {
     let fit: Vec<u8> = (0..=u8::MAX).filter(u8::is_ascii_alphanumeric).collect();
     let beginnings = fit.iter().flat_map(|first| fit.iter().map(move |second| [*first, *second]));
-    // What is left of the sum when it is divided is the slot.
+    // The slot is the remainder of the checksum.
     let sums = (0..=u16::MAX / SLOTS).map(|times| times * SLOTS + slot % SLOTS);
     let sums: Vec<u16> = sums.map(undo).collect();
     beginnings
@@ -30,8 +30,9 @@ pub(super) fn tag_in(slot: u16) -> Option<String> {
         .and_then(|(beginning, end)| String::from_utf8([beginning, end].concat()).ok())
 }
 
-/// What a sum was before two bytes of zeros were added to it. Whatever two bytes are added to this instead makes the same of the
-/// difference.
+/// What a checksum was before two zero bytes were appended. Appending two other bytes has the same effect as
+/// combining them with this value by exclusive or first. So the two bytes to append are the difference between
+/// this value and the checksum so far.
 fn undo(sum: u16) -> u16 {
     const POLYNOMIAL: u16 = 0x1021;
     (0..16).fold(sum, |sum, _| if sum & 1 == 1 { ((sum ^ POLYNOMIAL) >> 1) | 1 << 15 } else { sum >> 1 })

@@ -1,4 +1,4 @@
-//! Asks the nodes who has which slots.
+//! Asks the nodes which of them has which slots.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -15,28 +15,28 @@ use super::map::{Address, Map};
 use super::vote::elect;
 use crate::connect::open;
 
-/// How long others are waited for when the first has answered, besides as long as that took.
+/// How long to wait for other answers after the first one, in addition to the time that one took.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Those who are asked, and what is kept from one time to the next.
+/// The nodes that are asked, and what is kept from one round to the next.
 pub(super) struct Survey {
-    /// How long one may take to answer.
+    /// How long a node may take to answer.
     patience: Duration,
-    /// The connections of those who answered last.
+    /// The connections to the nodes that answered last.
     kept: HashMap<Address, MultiplexedConnection>,
-    /// Those who have not answered yet. They are not asked again until they have, or were given up: one that stands still would
-    /// otherwise find all questions when it goes on.
+    /// Nodes that have not answered yet. They are not asked again until they have, or were given up:
+    /// otherwise a node that hangs would find all the questions when it resumes.
     pending: FuturesUnordered<BoxFuture<'static, Answer>>,
     silent: HashSet<Address>,
-    /// How many times they were asked.
+    /// How many times the nodes were asked.
     round: u64,
 }
 
-/// What the nodes say.
+/// What the nodes report.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) map: Map,
-    /// Whether most of those who were asked have said this.
+    /// Whether most of the nodes that were asked have reported this.
     pub(super) agreed: bool,
 }
 
@@ -63,8 +63,8 @@ impl Survey {
         }
     }
 
-    /// Asks all of them at once. It comes back as soon as most say the same; or a moment after the first has answered, since
-    /// one that does not answer must not keep the others from being believed.
+    /// Asks all nodes at once. Returns as soon as most report the same, or a moment after the first has
+    /// answered: a node that does not answer must not keep the others from being believed.
     pub(super) async fn ask(
         &mut self,
         nodes: &HashMap<Address, ConnectionInfo>,
@@ -78,13 +78,13 @@ impl Survey {
         let mut answers: Vec<(Address, Map)> = Vec::new();
         while let Ok(Some(answer)) = timeout_at(until, self.pending.next()).await {
             self.silent.remove(&answer.node);
-            // It may have been given up since it was asked.
+            // It may have been dropped since it was asked.
             let Some(info) = nodes.get(&answer.node) else { continue };
             match answer.said {
                 Ok((map, connection)) => {
                     self.kept.insert(answer.node.clone(), connection);
                     if answer.round != self.round {
-                        // It was slow, and much may have happened since.
+                        // It was slow, and much may have changed since.
                         self.ask_one(&answer.node, info);
                         continue;
                     }
@@ -111,13 +111,13 @@ impl Survey {
         let agreed = are_many && said_by_most.is_some();
         let mut map = said_by_most.unwrap_or_else(|| elect(&answers, believed));
         if !are_many {
-            // Those who say nothing might know of what these have forgotten.
+            // The silent nodes might know of slots that these have forgotten.
             map.fill(believed);
         }
         Ok(Found { map, agreed })
     }
 
-    /// Closes all connections, as nobody is asked for a while.
+    /// Closes all connections, as no node is asked for a while.
     pub(super) fn rest(&mut self) {
         self.kept.clear();
         self.pending.clear();
@@ -140,7 +140,7 @@ impl Survey {
     }
 }
 
-/// What more than half of those who are able to say something say.
+/// What more than half of the nodes that can answer report.
 fn majority(answers: &[(Address, Map)], able: usize) -> Option<&Map> {
     if 2 * answers.len() <= able {
         return None;
@@ -150,7 +150,7 @@ fn majority(answers: &[(Address, Map)], able: usize) -> Option<&Map> {
     answers.iter().map(|(_, map)| map).find(is_said_by_most)
 }
 
-/// What a node says, over the connection that was kept if it still works.
+/// Asks one node, over the connection that was kept if it still works.
 async fn slots(
     kept: Option<MultiplexedConnection>,
     info: &ConnectionInfo,

@@ -1,13 +1,14 @@
-//! Which node has which slots, where the nodes do not all say the same.
+//! Decides which node has which slots when the nodes disagree.
 
 use super::map::{Address, Map};
 use super::slot::SLOTS;
 
-/// Who has each slot, by what nodes have answered.
+/// The node of each slot, according to the nodes' answers.
 ///
-/// A node that has lost sight of the others goes on telling what was, and one that has forgotten them tells of itself alone.
-/// So a slot is given to whom most name. Between as many the one counts for more who knows of more slots, and then what is
-/// believed now. Nobody who has answered is given a slot that it says is not its own: others may not have heard of that yet.
+/// A node that has lost sight of the others keeps reporting what was, and one that has forgotten them reports
+/// only itself. So a slot goes to the node that most name. In a tie, it goes to the node named by the answer
+/// that knows of more slots, and then to the one believed so far. No node that has answered gets a slot that
+/// it says is not its own: the others may not have heard of that yet.
 pub(super) fn elect(answers: &[(Address, Map)], believed: &Map) -> Map {
     let mut nodes: Vec<&Address> = answers.iter().flat_map(|(_, map)| &map.nodes).collect();
     nodes.sort();
@@ -23,7 +24,7 @@ pub(super) fn elect(answers: &[(Address, Map)], believed: &Map) -> Map {
     let believed = Ballot::new(believed, number);
     let mut map = Map { nodes: Vec::new(), slots: vec![None; usize::from(SLOTS)] };
     let mut votes = vec![Votes::default(); nodes.len()];
-    // Mostly the next slot is the same node's, and need not be looked for.
+    // Usually the next slot belongs to the same node, which need not be looked for again.
     let mut last = None;
     for slot in 0..SLOTS {
         votes.fill(Votes::default());
@@ -55,7 +56,7 @@ pub(super) fn elect(answers: &[(Address, Map)], believed: &Map) -> Map {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Votes {
     count: usize,
-    /// Of how many slots one of those who name it knows.
+    /// The largest number of slots that any answer naming it knows of.
     known: usize,
     believed: bool,
 }
@@ -67,10 +68,10 @@ impl Votes {
     }
 }
 
-/// A map with numbers for nodes that mean the same in all.
+/// A map whose nodes are numbered alike in all ballots.
 struct Ballot<'a> {
     map: &'a Map,
-    /// Nothing for a node that nobody names.
+    /// `None` for a node that no answer names.
     numbers: Vec<Option<usize>>,
     known: usize,
 }

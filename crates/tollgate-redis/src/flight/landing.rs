@@ -1,4 +1,4 @@
-//! What comes of what was sent.
+//! The results of what was sent.
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
@@ -11,14 +11,14 @@ use crate::denied::{Denied, Passed};
 use crate::error::{is_refusal, unavailable};
 use crate::request::{Ask, Charges, Kind};
 
-/// What came of a flight.
+/// The result of a flight.
 #[derive(Debug, Default)]
 pub(crate) struct Landed {
-    /// The time of the server.
+    /// The server's time.
     pub(crate) time: Option<Timestamp>,
     /// Not done, and to be sent again.
     pub(crate) again: Vec<Ask>,
-    /// Not done, because it is another server's.
+    /// Not done, because it belongs to another server, and the error that says so.
     pub(crate) elsewhere: Vec<(Ask, RedisError)>,
     pub(crate) scripts_missing: bool,
     pub(crate) failure: Option<Failure>,
@@ -31,19 +31,20 @@ pub(crate) struct Failure {
     pub(crate) connection: Fate,
 }
 
-/// What is to become of the connection to a server that failed.
+/// What happens to the connection to a server that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fate {
     /// It is kept: the server refuses to work, and may work later.
     Kept,
-    /// It is left when all answers have come: another server may be the one to ask.
+    /// It is closed when all answers have come: another server may be the one to ask.
     Left,
-    /// It is given up: nobody knows which answers are whose.
+    /// It is given up: answers can no longer be matched to questions.
     Broken,
 }
 
 impl Failure {
-    /// Of two failures the worse, or the first: if one answer makes the connection useless, no other makes it good.
+    /// The worse of two failures, or the first of equals: if one answer makes the connection useless, no
+    /// other makes it good.
     pub(crate) fn or_worse(self, other: Self) -> Self {
         if other.connection > self.connection { other } else { self }
     }
@@ -105,7 +106,7 @@ impl Command {
             Err(Garbled(why)) => return self.garbled(why, landed),
         };
         let Some(answer) = answer else {
-            // It was too late by what was known of the server's clock; now more is known.
+            // It was too late by what was known of the server's clock. Now more is known.
             let (in_time, late): (Vec<_>, Vec<_>) =
                 self.asks.into_iter().flatten().partition(|ask| ask.deadline > Instant::now());
             landed.again.extend(in_time);
@@ -117,7 +118,7 @@ impl Command {
         let mut all = Few::with_capacity(charges.len());
         let parts: Few<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
         let decided = call.decide(&charges, &parts, &answer, |answered, counters, places| {
-            // A peek has changed nothing, and so nothing is known that was not.
+            // A peek has changed nothing, so there is nothing new to learn.
             if !peek {
                 denied.learn(charges[answered.request], counters, places, &answered.verdict, sent_at);
             }
@@ -149,7 +150,7 @@ impl Command {
         self.asks.into_iter().flatten().for_each(|ask| ask.fail(&error));
     }
 
-    /// Redis has done nothing, and said why; or somebody says that it failed.
+    /// Redis has done nothing, and said why; or something on the way says that it failed.
     fn refused(self, error: RedisError, config: &Config, landed: &mut Landed) {
         let asks = self.asks.into_iter().flatten();
         match error.kind() {
@@ -161,10 +162,10 @@ impl Command {
                 landed.elsewhere.extend(asks.map(|ask| (ask, error.clone())));
             }
             kind => {
-                // One that only reads may have been the master, and who is now is found by connecting.
+                // A read-only server may have been the master. Connecting again finds the current one.
                 let only_reads = kind == ErrorKind::Server(ServerErrorKind::ReadOnly);
-                // What is to be settled is tried again when the server works: the script does all or nothing. But if it is
-                // not Redis that says so, nobody knows which of the two.
+                // Settlements are tried again when the server works, because the script does all or nothing.
+                // But if the error is not Redis's own, it is unknown which of the two it did.
                 let nothing_done = is_refusal(&error);
                 let error = unavailable(error);
                 let (settlements, others): (Vec<_>, Vec<_>) =

@@ -1,4 +1,5 @@
-//! The task that holds a connection: it sends, reads, lets go of those whose time is up, and gets a server back that failed.
+//! The task that holds a connection. It sends, reads, lets go of requests whose time is up, and gets a failed
+//! server back.
 
 mod letting_go;
 mod lookout;
@@ -28,14 +29,14 @@ use crate::observe::LineWatch;
 use crate::pace::Pace;
 use crate::server_time::ServerTime;
 
-/// After so long without a word, a server that nobody asks is asked whether it is there. So a connection that has ended without
-/// a word is found out before somebody needs it, and the state of the breaker is true; and it is not closed because nobody
-/// uses it.
+/// After this long without a word, an idle server is asked whether it is there. So a connection that was
+/// dropped silently is detected before somebody needs it, and the breaker's state is true. It also keeps the
+/// connection from being closed as idle.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
 /// Why a worker stops serving.
 enum Stop {
-    /// Nobody needs it any more.
+    /// It is no longer needed.
     Closed,
     /// The server refuses to work; the connection is sound, and all answers have come.
     Refused(StoreError),
@@ -45,10 +46,10 @@ enum Stop {
     Late,
 }
 
-/// What came of looking for an answer.
+/// The result of polling for an answer.
 enum Look {
     Seen(Flown),
-    /// Somebody wants something meanwhile.
+    /// There is something else to do meanwhile.
     Called,
     InVain,
 }
@@ -62,11 +63,11 @@ pub(super) struct Worker {
     redirect: Option<Redirect>,
     time: ServerTime,
     connection: Option<MultiplexedConnection>,
-    /// It was asked whether it drives out counters.
+    /// Whether the server was asked if it evicts counters.
     asked_of_eviction: bool,
     /// The server has lost its scripts.
     load_scripts: bool,
-    /// That the server refuses to work. Nothing is sent any more, and what is under way is waited for.
+    /// Set when the server refuses to work. Nothing more is sent, and what is under way is waited for.
     refused: Option<Failure>,
     crowd: Crowd,
     pace: Pace,
@@ -75,7 +76,7 @@ pub(super) struct Worker {
     lookout: Lookout,
     /// How long an answer usually takes.
     usual: Duration,
-    /// When the server last said something.
+    /// When the server last answered.
     heard: Instant,
     line: LineWatch,
 }
@@ -176,8 +177,8 @@ impl Worker {
         }
     }
 
-    /// Gets another connection if this one was closed while nothing was under way, before anything is sent: nobody has been
-    /// sent anywhere, and so nobody has to be told. If nothing was heard for long, it is asked whether anybody is there.
+    /// Replaces a connection that was closed while nothing was under way, before anything is sent: nothing
+    /// was lost, so nobody has to be told. If nothing was heard for long, asks whether the server is there.
     async fn look_after_connection(&mut self) -> Result<(), StoreError> {
         if !self.is_unused() {
             return Ok(());
@@ -195,9 +196,10 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks for an answer before this task goes to sleep, if a crowd waits for it, or somebody who has asked right after an
-    /// answer: where Redis is near, to sleep and to be woken takes both sides longer than most answers do. Who comes now and then
-    /// finds both asleep, and may sleep as well. Whatever else is to be done meanwhile goes first.
+    /// Polls for an answer before this task goes to sleep, if a crowd waits for it, or a caller that asked
+    /// right after an answer. Where Redis is near, sleeping and being woken takes both sides longer than most
+    /// answers do. A caller that comes now and then finds both asleep, and nothing is gained. Anything else
+    /// that is to be done meanwhile goes first.
     async fn look_out(&mut self, has_room: bool, alarm: Option<Instant>) -> Look {
         if self.pending.is_empty() || self.crowd.is_idle() {
             return Look::InVain;
@@ -227,8 +229,8 @@ impl Worker {
         }
     }
 
-    /// Lets those who were just answered ask again, if nobody is under way: until half of them have, or all who are
-    /// about to.
+    /// If nothing is under way, lets callers that were just answered ask again: until half of the crowd has,
+    /// or all that are about to.
     async fn wait_for_more(&mut self) {
         {
             let mut queue = self.shared.queue();
@@ -244,7 +246,8 @@ impl Worker {
         }
     }
 
-    /// Lets those come along who are about to ask, if the next answer is far away: who is not sent now has to wait for it.
+    /// If the next answer is far away, lets callers that are about to ask come along, since they would have
+    /// to wait for it otherwise.
     async fn wait_for_the_last(&mut self) {
         if !self.crowd.is_idle() && self.is_far() {
             tokio::task::yield_now().await;
@@ -256,16 +259,16 @@ impl Worker {
         self.flights.iter().all(Option::is_none)
     }
 
-    /// When the next one's time is up, or the server is to be asked whether it is there. It is the earliest moment that
-    /// matters, but not put off for each later one.
+    /// When the next request's time is up, or the server is to be asked whether it is there. The alarm is set
+    /// for the earliest such moment, and not postponed whenever that no longer matters.
     fn next_alarm(&self) -> Option<Instant> {
         let flights = self.flights.iter().flatten().map(|flight| flight.next_alarm(&self.config));
-        // Who waits for others to come along does so for as long as the server is near.
+        // Requests wait for others to come along only while the server counts as near.
         let has_room = self.flights[NEAR..].iter().any(Option::is_none);
         let far_at = self.flights.iter().flatten().map(|flight| flight.sent + self.config.near());
         let flights = flights.chain(far_at.filter(|far_at| has_room && *far_at > Instant::now()));
         let heartbeat = self.is_unused().then(|| self.heard + HEARTBEAT);
-        // Noted under the lock: whoever gets in line afterwards sees whether it is early enough.
+        // Noted under the lock: a request that gets in line afterwards sees whether it is early enough.
         let mut queue = self.shared.queue();
         queue.alarm = flights.chain(heartbeat).chain(queue.next_deadline()).chain(queue.alarm).min();
         queue.alarm

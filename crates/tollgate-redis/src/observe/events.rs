@@ -7,10 +7,10 @@ use tollgate_core::StoreError;
 use tracing::{info, warn};
 
 const TARGET: &str = "tollgate";
-/// How many changes of a breaker are told in a second.
+/// How many changes of a breaker are reported in a second.
 const PER_SECOND: u32 = 10;
 
-/// A server drives out counters when its memory is full.
+/// Reports that a server evicts counters when its memory is full.
 pub(super) fn evicts(policy: &str) {
     warn!(
         target: TARGET,

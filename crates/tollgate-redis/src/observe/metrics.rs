@@ -1,7 +1,7 @@
 //! Counters, gauges and histograms, through the `metrics` facade.
 //!
-//! Whatever was taken before the application has installed its recorder counts nothing. So handles are taken when they are
-//! first used and there is a recorder, and a gauge is lowered where it was raised.
+//! A handle taken before the application has installed its recorder counts nothing. So handles are taken on
+//! first use, once there is a recorder, and a gauge is decremented through the handle that incremented it.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -36,12 +36,12 @@ fn describe() {
 
 /// Whether the application has installed a recorder.
 ///
-/// What is there before is a recorder without a state, and whoever counts anything has one.
+/// Until then there is a recorder without state, and any recorder that counts has state.
 fn has_recorder() -> bool {
     with_recorder(|recorder| size_of_val(recorder) > 0)
 }
 
-/// A handle, once there is somebody to take it from.
+/// A handle, once there is a recorder to take it from.
 fn once<T>(handle: &OnceLock<T>, take: impl FnOnce() -> T) -> Option<&T> {
     match handle.get() {
         Some(handle) => Some(handle),
@@ -50,7 +50,7 @@ fn once<T>(handle: &OnceLock<T>, take: impl FnOnce() -> T) -> Option<&T> {
     }
 }
 
-/// What is used for each request.
+/// The handles used for each request.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     answered: OnceLock<Histogram>,
@@ -100,7 +100,7 @@ fn kind(error: &StoreError) -> &'static str {
     }
 }
 
-/// A breaker that is open.
+/// An open breaker.
 #[derive(Debug)]
 pub(super) struct Open(Gauge);
 
@@ -114,7 +114,7 @@ pub(super) fn opened(open: &mut Option<Open>, is_new: bool) {
     if is_new {
         counter!(CHANGES, "to" => "open").increment(1);
     }
-    // One that was open before there was a recorder is told as soon as there is.
+    // A breaker that opened before there was a recorder is reported as soon as there is one.
     if open.is_none() && has_recorder() {
         let gauge = gauge!(OPEN);
         gauge.increment(1);
@@ -124,12 +124,12 @@ pub(super) fn opened(open: &mut Option<Open>, is_new: bool) {
 
 pub(super) fn closed(open: &mut Option<Open>) {
     *open = None;
-    // So that it is there, and zero, where all is well.
+    // So that the gauge exists, and is zero, where all is well.
     gauge!(OPEN).increment(0);
     counter!(CHANGES, "to" => "closed").increment(1);
 }
 
-/// What has been told of a line.
+/// What has been reported of a line.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     gauge: Option<Gauge>,

@@ -12,17 +12,17 @@ use std::time::Duration;
 
 use tollgate_core::{Decision, StoreError};
 
-/// Whether anybody is told of a server that drives out counters.
+/// Whether an evicting server is reported to anybody.
 pub(crate) const TELLS_OF_EVICTION: bool = cfg!(feature = "tracing");
 
-/// A server drives out counters when its memory is full, by this policy.
+/// Reports that a server evicts counters when its memory is full, by this policy.
 pub(crate) fn evicts(policy: &str) {
     #[cfg(feature = "tracing")]
     events::evicts(policy);
     let _ = policy;
 }
 
-/// What is seen of a store.
+/// What is observed of a store.
 #[derive(Debug, Default)]
 pub(crate) struct StoreWatch {
     #[cfg(feature = "metrics")]
@@ -30,21 +30,21 @@ pub(crate) struct StoreWatch {
 }
 
 impl StoreWatch {
-    /// Somebody was denied without asking Redis.
+    /// A request was denied without asking Redis.
     #[inline]
     pub(crate) fn denied_from_memory(&self) {
         #[cfg(feature = "metrics")]
         self.handles.denied_from_memory();
     }
 
-    /// Somebody was told that Redis fails, without asking it.
+    /// A request failed without asking Redis, because Redis fails.
     #[cold]
     pub(crate) fn refused(&self) {
         #[cfg(feature = "metrics")]
         metrics::error("breaker_open");
     }
 
-    /// So many requests go to Redis together.
+    /// This many requests go to Redis together.
     pub(crate) fn sent(&self, requests: usize) {
         #[cfg(feature = "metrics")]
         self.handles.sent(requests);
@@ -73,7 +73,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What Redis says to it, or that it does not.
+    /// Redis has answered, or has failed to.
     pub(crate) fn answered(&self, answer: &Result<Decision, StoreError>) {
         #[cfg(feature = "metrics")]
         self.watch.handles.answered(self.since.elapsed(), answer.as_ref().err());
@@ -82,7 +82,7 @@ impl Asked {
     }
 }
 
-/// What is seen of the breaker of one server.
+/// What is observed of the breaker of one server.
 #[derive(Debug, Default)]
 pub(crate) struct BreakerWatch {
     #[cfg(feature = "metrics")]
@@ -92,7 +92,7 @@ pub(crate) struct BreakerWatch {
 }
 
 impl BreakerWatch {
-    /// It is open: since now, or still.
+    /// The breaker is open, either newly or still.
     pub(crate) fn opened(&mut self, is_new: bool, error: &StoreError) {
         #[cfg(feature = "metrics")]
         metrics::opened(&mut self.open, is_new);
@@ -103,7 +103,7 @@ impl BreakerWatch {
         let _ = (is_new, error);
     }
 
-    /// It is closed, having been open for so long.
+    /// The breaker is closed again after this long.
     pub(crate) fn closed(&mut self, was_open: Duration) {
         #[cfg(feature = "metrics")]
         metrics::closed(&mut self.open);
@@ -113,7 +113,7 @@ impl BreakerWatch {
     }
 }
 
-/// How many wait in the line of one server.
+/// How many requests wait in the line of one server.
 #[derive(Debug, Default)]
 pub(crate) struct LineWatch {
     #[cfg(feature = "metrics")]

@@ -1,4 +1,4 @@
-//! Sends requests to where a node says that they belong.
+//! Sends requests to the node where they belong.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::cluster::map::Address;
 use crate::link::{Link, unavailable};
 use crate::request::Ask;
 
-/// How often a request may be sent elsewhere.
+/// How often a request may be redirected.
 const REDIRECTS: u8 = 8;
 /// How long a request waits for a slot that is between two nodes.
 const BETWEEN: Duration = Duration::from_millis(1);
@@ -28,7 +28,7 @@ impl Router {
         if ask.redirects > REDIRECTS || (ask.deadline <= Instant::now() && !settles) {
             return ask.fail(&unavailable(error.clone()));
         }
-        // A slot that is on its way is still the same node's.
+        // A slot that is moving still belongs to the same node.
         if !matches!(error.kind(), ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain)) {
             self.wanted.notify_one();
         }
@@ -39,14 +39,15 @@ impl Router {
                 self.map.write().unwrap_or_else(PoisonError::into_inner).set(slot, &address);
                 Some(self.link_to(&address))
             }
-            // Some of its counters are here and some there, and so it will be until the slot has moved. (Redis before 7 says of
-            // several that all are there as soon as one of them is not here.)
+            // Some of its counters are on this node and some on the other, until the slot has moved. (If one
+            // of several counters is not here, Redis before 7 says that all are there.)
             (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _)
                 if ask.is_divisible() =>
             {
                 return ask.divide();
             }
-            // It may be the counters of others that it was asked with. From now on it goes alone.
+            // The error may be due to counters of requests that it shared a call with. From now on it goes
+            // alone.
             (ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::TryAgain), _)
                 if ask.redirects == 1 =>
             {
@@ -61,17 +62,18 @@ impl Router {
                 }
                 Some(link)
             }
-            // The slot is between two nodes, or whoever has it is not known by its address: a moment later it may be.
+            // The slot is between two nodes, or the address of its node is not known. A moment later it may
+            // be.
             _ => None,
         };
         match link {
-            // (A settlement is kept there.)
+            // (The link keeps settlements.)
             Some(link) if link.refuses().is_none() || settles => link.put(ask),
             link => self.put_later(link, ask),
         }
     }
 
-    /// Puts something in line when it can be, if it is not one of too many.
+    /// Puts something in line later, when that is possible, unless too many wait already.
     pub(super) fn put_later(self: &Arc<Self>, link: Option<Link>, ask: Ask) {
         match Arc::clone(&self.between).try_acquire_owned() {
             Ok(place) => {
@@ -86,7 +88,7 @@ impl Router {
         }
     }
 
-    /// Waits for a node that is new to be connected, or for a slot to have one, as long as there is time.
+    /// Waits for a new node to be connected, or for a slot to have a node, as long as there is time.
     async fn wait_between(self: Arc<Self>, link: Option<Link>, mut ask: Ask) {
         let Some(link) = link else {
             sleep(BETWEEN).await;
@@ -94,17 +96,19 @@ impl Router {
             return self.put(ask);
         };
         let mut states = link.breaker().watch();
-        // Whoever was sent there by another node may wait until it works, others only until it is known whether it does.
+        // A request that another node sent there may wait until the node works, others only until it is known
+        // whether it does.
         let is_sent = ask.redirects > 0;
         let works = states.wait_for(|state| !state.is_open() || !(is_sent || link.breaker().is_untried()));
-        // It answers in any case, if it is too late by saying so.
+        // The link always answers; if it is too late, it says so.
         drop(timeout_at(ask.deadline, works).await);
         link.put(ask);
     }
 }
 
-/// The address of a node as an error has it: `host:port`, or `:port` if it is on the same host as the one that says so. Nothing if
-/// that does not know the host: then whoever is asked next about all slots says where it is.
+/// The address of a node as it appears in an error: `host:port`, or `:port` if it is on the same host as the
+/// node that reports it. `None` if that node does not know the host: then the next refresh of the slot map
+/// finds it.
 fn parse(address: &str, same: &str) -> Option<Address> {
     let (host, port) = address.rsplit_once(':').filter(|(host, _)| *host != "?")?;
     let host = if host.is_empty() { same } else { host };

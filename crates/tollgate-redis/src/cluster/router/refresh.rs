@@ -1,4 +1,4 @@
-//! Keeps what is known of who has which slots right.
+//! Keeps the slot map up to date.
 
 use std::future::Future;
 use std::sync::{Arc, PoisonError, Weak};
@@ -17,15 +17,15 @@ use crate::cluster::survey::Survey;
 use crate::connect::at;
 use crate::link::{Link, unavailable};
 
-/// A burst of reasons to ask is one reason.
+/// Several reasons to ask within this time count as one.
 const BURST: Duration = Duration::from_millis(10);
 
-/// For how long a node without slots is kept after it was last asked about one that is on its way to it.
+/// For how long a node without slots is kept after it was last asked about a slot that was moving to it.
 const KEPT: Duration = Duration::from_secs(60);
 
 impl Router {
-    /// Asks the nodes who has which slots: those that are known, and those that were at first, in case all that are known now are
-    /// wrong.
+    /// Asks the nodes which of them has which slots: those known now, and those that the store was built
+    /// with, in case all that are known now are wrong.
     async fn refresh(self: &Arc<Self>, survey: &mut Survey) -> Result<News, RedisError> {
         let known: Vec<Address> = self.links().keys().cloned().collect();
         let known = known.into_iter().map(|(host, port)| at(self.node_info(), host, port));
@@ -42,7 +42,7 @@ impl Router {
         Ok(News { agreed: found.agreed, is_new: self.take(found.map) })
     }
 
-    /// The same. If nobody answers it takes a while, and what becomes of the nodes meanwhile is told.
+    /// Does the same, and keeps the breaker up to date meanwhile, as it takes a while if no node answers.
     async fn refresh_and_tell(self: &Arc<Self>, survey: &mut Survey) -> Result<News, RedisError> {
         let refreshing = self.refresh(survey);
         tokio::pin!(refreshing);
@@ -58,13 +58,15 @@ impl Router {
         }
     }
 
-    /// Uses a map, connects to nodes that are new, and lets go of those that have nothing any more. Says whether anything is new.
+    /// Uses a map, connects to new nodes, and lets go of those that no longer have anything. Returns whether
+    /// anything is new.
     fn take(self: &Arc<Self>, map: Map) -> bool {
         let nodes = map.nodes.clone();
         let is_new = !self.map.read().unwrap_or_else(PoisonError::into_inner).agrees(&map);
         *self.map.write().unwrap_or_else(PoisonError::into_inner) = map;
         if is_new {
-            // As when a replica has taken over: until then, all nodes may have said that the cluster is down.
+            // For instance, a replica has taken over, and until then all nodes may have said that the cluster
+            // is down.
             self.links().values().for_each(|node| node.link.retry());
         }
         for node in &nodes {
@@ -82,9 +84,9 @@ impl Router {
         is_new
     }
 
-    /// Tells whether the cluster works as a whole, and says so. That the nodes could not be asked for their slots is of no concern
-    /// while they work, unless it is not known at all who they are. One that is new does not change anything until it is known
-    /// whether it works.
+    /// Sets the breaker to whether the cluster works as a whole, and returns that. A failure to ask the nodes
+    /// for their slots does not matter while they work, unless no node is known at all. A new node changes
+    /// nothing until it is known whether it works.
     fn tell(&self, failed: Option<RedisError>) -> bool {
         let (trouble, is_known) =
             if self.is_lost() { (failed.map(unavailable), true) } else { self.trouble() };
@@ -96,12 +98,13 @@ impl Router {
         !self.breaker.is_open()
     }
 
-    /// Whether nothing is known of the nodes.
+    /// Whether no node is known.
     fn is_lost(&self) -> bool {
         self.map.read().unwrap_or_else(PoisonError::into_inner).nodes.is_empty()
     }
 
-    /// What is wrong with the nodes that have slots, if anything is; and whether it is known of all of them.
+    /// What is wrong with the nodes that have slots, if anything is; and whether the state of all of them is
+    /// known.
     fn trouble(&self) -> (Option<StoreError>, bool) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let links = self.links();
@@ -110,7 +113,7 @@ impl Router {
         (tried.into_iter().find_map(Link::refuses), new.is_empty())
     }
 
-    /// What comes when one of the nodes fails, or works again.
+    /// Futures that complete when a node fails, or works again.
     fn changes(&self) -> FuturesUnordered<impl Future<Output = ()> + use<>> {
         let links = self.links();
         let change = |node: &Node| {
@@ -122,15 +125,15 @@ impl Router {
     }
 }
 
-/// What came of asking.
+/// The result of asking.
 struct News {
     /// Whether most nodes said the same.
     agreed: bool,
-    /// Whether it is something else than was known.
+    /// Whether it differs from what was known.
     is_new: bool,
 }
 
-/// Says that the store has ended when the task has, with its runtime perhaps.
+/// Opens the breaker when the task has ended, perhaps with its runtime.
 struct Ending(Weak<Router>);
 
 impl Drop for Ending {
@@ -141,7 +144,7 @@ impl Drop for Ending {
     }
 }
 
-/// Keeps the map right for as long as there is a router.
+/// Keeps the map up to date for as long as there is a router.
 pub(super) async fn refresh_for_ever(router: Weak<Router>) {
     let _ending = Ending(router.clone());
     let Some(strong) = router.upgrade() else { return };
@@ -155,7 +158,7 @@ pub(super) async fn refresh_for_ever(router: Weak<Router>) {
         if matches!(refreshed, Ok(News { is_new: true, .. })) {
             rhythm.restart();
         }
-        // Before they are looked at, so that none falls in between.
+        // Subscribed before the states are looked at, so that no change falls in between.
         let mut changes = strong.changes();
         let agreed = matches!(refreshed, Ok(News { agreed: true, .. }));
         let mood = match strong.tell(refreshed.err()) {
@@ -181,7 +184,7 @@ pub(super) async fn refresh_for_ever(router: Weak<Router>) {
                         due.as_mut().reset(soon);
                     }
                 }
-                // A node that fails or comes back is a reason to ask who has its slots now.
+                // When a node fails or comes back, its slots may have moved, so the nodes are asked.
                 Some(()) = changes.next() => {
                     rhythm.restart();
                     sleep(BURST).await;

@@ -1,4 +1,4 @@
-//! When the nodes are asked again who has which slots.
+//! When to ask the nodes again which of them has which slots.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use crate::breaker::Pauses;
 
 /// The pause while nothing seems wrong.
 const LONG: Duration = Duration::from_secs(30);
-/// The longest pause while requests cannot be answered before it is known.
+/// The longest pause while requests cannot be answered before the slots are known.
 const WANTED: Duration = Duration::from_millis(200);
 
-/// The pauses between two times. They grow for as long as nothing changes: what has not helped for a minute is unlikely to in the next
-/// moment, and every process of a fleet asks.
+/// The pauses between two rounds. They grow for as long as nothing changes: what has not helped for a minute
+/// is unlikely to help in the next moment, and every process of a fleet asks.
 #[derive(Debug)]
 pub(super) struct Rhythm {
     longest: Duration,
@@ -19,12 +19,12 @@ pub(super) struct Rhythm {
     wanted: Pauses,
 }
 
-/// What is to be thought of an answer.
+/// How to judge an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     /// All is well.
     Calm,
-    /// The nodes do not agree, or do not answer. They work.
+    /// The nodes work, but do not agree, or do not answer.
     Doubt,
     /// A node fails.
     Trouble,
@@ -37,12 +37,12 @@ impl Rhythm {
         Self { longest, in_trouble, in_doubt, wanted: Pauses::new(WANTED) }
     }
 
-    /// Something has changed, and so more may.
+    /// Something has changed, so more may.
     pub(super) fn restart(&mut self) {
         *self = Self::new(self.longest);
     }
 
-    /// The pause if nobody wants to know.
+    /// The pause if no request waits for the answer.
     pub(super) fn pause(&mut self, mood: Mood) -> Duration {
         match mood {
             Mood::Calm => LONG,
@@ -51,7 +51,7 @@ impl Rhythm {
         }
     }
 
-    /// The pause if somebody does.
+    /// The pause if one does.
     pub(super) fn pause_if_wanted(&mut self) -> Duration {
         self.wanted.next()
     }

@@ -1,4 +1,4 @@
-//! Lets go of those who would wait in vain.
+//! Lets go of requests that cannot be answered.
 
 use tokio::time::Instant;
 use tollgate_core::{StoreError, StoreErrorKind};
@@ -7,7 +7,7 @@ use super::{Stop, Worker};
 use crate::error::unavailable;
 
 impl Drop for Worker {
-    /// The task has ended, with its runtime perhaps: nobody may wait for what it will not do.
+    /// The task has ended, perhaps with its runtime. Nobody may wait for what it will not do.
     fn drop(&mut self) {
         let error = unavailable("the store has ended");
         self.let_go(&error);
@@ -26,8 +26,8 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    /// Opens the breaker, and answers all who wait. Settlements that wait are kept; of those that are under way
-    /// nobody knows whether they were made, so they are not made again.
+    /// Opens the breaker, and answers everything that waits. Waiting settlements are kept. Whether those
+    /// under way were made is unknown, so they are not made again.
     pub(super) fn let_go(&mut self, error: &StoreError) {
         self.pending.clear();
         self.refused = None;
@@ -48,7 +48,7 @@ impl Worker {
         waiting.into_iter().for_each(|ask| ask.fail(error));
     }
 
-    /// Lets go of those whose time is up.
+    /// Lets go of requests whose time is up.
     pub(super) fn expire(&mut self) -> Option<Stop> {
         let now = Instant::now();
         let error = StoreError::new(StoreErrorKind::Timeout);
@@ -64,7 +64,8 @@ impl Worker {
             }
         }
         if overdue {
-            // Whoever comes now would wait in vain; the answer, if it comes, closes the breaker again.
+            // A request that came now would wait for nothing. The answer, if it comes, closes the breaker
+            // again.
             self.turn_away(&error);
         } else {
             let late = self.shared.queue().take_late(now);

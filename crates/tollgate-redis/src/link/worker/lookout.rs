@@ -1,23 +1,24 @@
-//! How long to look for an answer before going to sleep.
+//! How long to poll for an answer before going to sleep.
 
 use std::time::{Duration, Instant};
 
-/// Looks out for as long as it pays.
+/// Polls for as long as it pays.
 ///
-/// A task that sleeps has to be woken, which on a machine with an idle core can take longer than the answer did, and is paid
-/// by the server as well. So it is worth looking for the answer a little longer than one would like to. But where answers take
-/// longer than that, looking is in vain, and so it is tried ever more seldom.
+/// A task that sleeps has to be woken, which on a machine with an idle core can take longer than the answer
+/// did, and costs the server time as well. So it is worth polling for the answer a little longer than one
+/// would like to. But where answers take longer than that, polling gains nothing, and it is tried less and
+/// less often.
 #[derive(Debug)]
 pub(super) struct Lookout {
-    /// How long at a time.
+    /// How long to poll at a time.
     most: Duration,
-    /// How many times in a row it was in vain.
+    /// How many times in a row no answer came.
     in_vain: u32,
-    /// How many times it is not tried.
+    /// How many times to skip.
     skip: u32,
 }
 
-/// After so many times in vain it is not tried any less often.
+/// After this many misses in a row, it is not tried any less often.
 const MOST_IN_VAIN: u32 = 8;
 
 impl Lookout {
@@ -25,7 +26,7 @@ impl Lookout {
         Self { most, in_vain: 0, skip: 0 }
     }
 
-    /// Until when to look; `None` if it is not worth it.
+    /// Until when to poll; `None` if it is not worth it.
     pub(super) fn until(&mut self, now: Instant) -> Option<Instant> {
         if self.skip > 0 {
             self.skip -= 1;
@@ -34,12 +35,12 @@ impl Lookout {
         if self.most.is_zero() { None } else { Some(now + self.most) }
     }
 
-    /// The answer came while it was looked for.
+    /// The answer came while polling.
     pub(super) const fn seen(&mut self) {
         self.in_vain = 0;
     }
 
-    /// It did not.
+    /// No answer came.
     pub(super) fn in_vain(&mut self) {
         self.in_vain = (self.in_vain + 1).min(MOST_IN_VAIN);
         self.skip = (1 << self.in_vain) - 1;
@@ -71,7 +72,7 @@ mod tests {
             }
         }
         assert!((30..60).contains(&tried), "{tried}");
-        // Once it was worth it, it is tried each time.
+        // Once it has paid, it is tried each time.
         while lookout.until(now).is_none() {}
         lookout.seen();
         assert!(lookout.until(now).is_some() && lookout.until(now).is_some());

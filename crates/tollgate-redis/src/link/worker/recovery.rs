@@ -1,4 +1,4 @@
-//! Gets a server back that failed.
+//! Gets a failed server back.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::server_time::ServerTime;
 use crate::{eviction, observe};
 
 impl Worker {
-    /// Tries until the server works again; `false` if nobody needs it any more.
+    /// Tries until the server works again; `false` if it is no longer needed.
     pub(super) async fn recover(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let trying = async {
             let mut pauses = Pauses::new(self.config.longest_pause);
             while let Err(error) = self.probe().await {
                 self.shared.breaker.open(error);
-                // It refuses whatever it is asked, and so what it has refused is not to blame.
+                // It refuses everything, so the settlements that it has refused are not to blame.
                 self.shared.queue().absolve();
                 tokio::select! {
                     () = sleep(pauses.next()) => {}
@@ -37,7 +37,7 @@ impl Worker {
         }
     }
 
-    /// Connects anew while those who wait still can: no longer than until the first of them stops waiting.
+    /// Connects again while requests wait, for no longer than until the first of them stops waiting.
     pub(super) async fn reconnect(&mut self) -> Result<(), StoreError> {
         self.connection = None;
         let shared = Arc::clone(&self.shared);
@@ -62,7 +62,7 @@ impl Worker {
         }
     }
 
-    /// Connects if need be, and sees whether the server does what is needed of it, as fast as is needed.
+    /// Connects if need be, and checks whether the server does what is needed, and fast enough.
     async fn probe(&mut self) -> Result<(), StoreError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
@@ -82,7 +82,7 @@ impl Worker {
                 self.time.learn(now, sent, Instant::now());
                 self.connection = Some(connection);
                 self.load_scripts = false;
-                // Whoever asked now would wait in vain.
+                // A request that came now would not be answered in time.
                 let took = sent.elapsed();
                 if took > self.config.timeout {
                     return Err(slow("Redis answers, but takes longer than a decision may"));
@@ -91,14 +91,15 @@ impl Worker {
                 self.pace.is_connected(took);
                 Ok(())
             }
-            // Read-only, out of memory, still loading: perhaps another server works, perhaps this one later.
+            // Read-only, out of memory, still loading: perhaps another server works, perhaps this one does
+            // later.
             Ok(Err(error)) => Err(failed(error)),
             Err(_) => Err(slow("Redis does not answer")),
         }
     }
 
-    /// Tells once if the server drives out counters, while nobody waits for it. Whatever it answers, it is used: if somebody on the
-    /// way breaks the connection because of the question, it is not asked again.
+    /// Reports once if the server evicts counters, while nobody waits for it. The server is used whatever it
+    /// answers. If something on the way breaks the connection because of the question, it is not asked again.
     async fn tell_of_eviction(&mut self, connection: &mut MultiplexedConnection) {
         if !observe::TELLS_OF_EVICTION || std::mem::replace(&mut self.asked_of_eviction, true) {
             return;

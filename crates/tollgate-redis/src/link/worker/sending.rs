@@ -13,26 +13,26 @@ use crate::flight::{Commands, Failure, Fate, Flight, Landed};
 use crate::queue::Taken;
 use crate::request::Ask;
 
-/// How often something that was not done may be sent to a server that works. More, and it would not be done the next time
-/// either: what is refused for its own sake must not keep the breaker open for all others.
+/// How often something that was not done is sent to a working server. After that it would not be done the
+/// next time either, and what is refused for its own sake must not keep the breaker open for everything else.
 const ATTEMPTS: u8 = 3;
 
-/// How many settlements go together: the few that mostly wait, or at most so many. Redis takes some microseconds for
-/// each, and so long do those wait who are sent along with them.
+/// How many settlements go together: the few that usually wait, and the maximum. Redis takes some
+/// microseconds for each, and the requests sent along with them wait for that long.
 const SETTLEMENTS: (usize, usize) = (32, 256);
 
-/// After so long without a word from the server it is asked whether it is there, before anything is settled. A
-/// connection that nobody uses may be gone without anybody knowing, and what was sent into it may have been done, for
-/// all that is known.
+/// After this long without a word from the server, it is asked whether it is there before anything is
+/// settled. An unused connection may be gone without anybody knowing, and then it would be unknown whether
+/// what was sent into it was done.
 const QUIET: Duration = Duration::from_millis(100);
 
 impl Worker {
     /// Sends what waits, if there is room.
     pub(super) fn launch(&mut self) -> Option<Stop> {
         while let Some(slot) = self.free_flight() {
-            // One go at a time settles, so that what is to be settled gathers, and the other is free for those at the
-            // door. To a server that is late nothing is sent before it has answered: if it never did, nobody would
-            // know what was done.
+            // One go at a time settles, so that settlements accumulate, and the other go is free for incoming
+            // requests. To a server that is late, none are sent before it has answered: if it never did, it
+            // would be unknown what was done.
             let under_way = self.flights.iter().any(Option::is_some);
             let settling = self.flights.iter().flatten().any(|flight| flight.settles)
                 || (under_way && self.shared.breaker.is_open());
@@ -43,7 +43,8 @@ impl Worker {
                 false => (self.crowd.half(), self.crowd.enough()),
             };
             queue.wake_at = if most == 0 { usize::MAX } else { enough };
-            // The more of them wait, the more go: else those at the door could make more than are ever sent.
+            // The more of them wait, the more go. Otherwise incoming requests could cause more settlements
+            // than are ever sent.
             let many = (queue.unsettled() / 4).clamp(SETTLEMENTS.0, SETTLEMENTS.1).min(self.pace.at_once());
             let is_quiet = self.heard.elapsed() > QUIET;
             let settlements = queue.take_settlements(if settling || is_quiet { 0 } else { many });
@@ -58,16 +59,17 @@ impl Worker {
                 return match () {
                     () if under_way => None,
                     () if queue.closed => Some(Stop::Closed),
-                    // Nobody gets in line, and no answer will come that could close it.
+                    // Nothing gets in line, and no answer will come that could close the breaker.
                     () if self.shared.breaker.is_open() => Some(Stop::Late),
                     () => None,
                 };
             }
-            // What can hardly be answered in time any more is not sent. It would be void, and with it all that is sent
-            // in the same call: those who have waited too long would spoil it for those who could still be served.
+            // What can hardly be answered in time is not sent. It would be void, and with it everything in
+            // the same call: requests that have waited too long would spoil it for those that could still be
+            // served.
             let now = Instant::now();
             let by = now + (self.usual * 2).min(self.config.timeout / 2);
-            // Until what it is behind has been settled takes one or two answers, and its own one more.
+            // The settlement that it is behind takes one or two answers, and the request itself one more.
             let hurry = now + self.usual * 4 + self.config.timeout / 4;
             let Taken { first: asks, late, left_behind } =
                 queue.take(if enough { most } else { 0 }, by, hurry);
@@ -78,7 +80,7 @@ impl Worker {
             if asks.is_empty() && settlements.is_empty() {
                 match left_behind {
                     0 => continue,
-                    // What they are behind is settled when an answer has come.
+                    // The settlements that they are behind are made when an answer has come.
                     _ if under_way => return None,
                     _ => {
                         self.send(slot, Flight::whether_there(&self.denied));
@@ -95,7 +97,7 @@ impl Worker {
             go.0.left_others = left_others;
             self.send(slot, go);
         }
-        // Nobody can go before an answer has come.
+        // Nothing can be sent before an answer has come.
         let mut queue = self.shared.queue();
         (queue.wake_at, queue.wake_to_settle) = (usize::MAX, false);
         self.line.is(queue.len());
@@ -103,20 +105,21 @@ impl Worker {
         None
     }
 
-    /// Whether an answer takes so long that nobody can wait for others to come along: then all go at once who wait.
+    /// Whether an answer takes so long that no request can wait for others: then everything that waits is
+    /// sent.
     pub(super) fn is_far(&self) -> bool {
         let near = self.config.near();
         self.usual > near || self.flights.iter().flatten().any(|flight| flight.sent.elapsed() >= near)
     }
 
-    /// A flight that nothing is under way in, if anything may be sent.
+    /// A free flight, if anything may be sent.
     pub(super) fn free_flight(&self) -> Option<usize> {
         let most = if self.is_far() && self.crowd.room() > 0 { FLIGHTS } else { NEAR };
         if self.refused.is_some() { None } else { self.flights[..most].iter().position(Option::is_none) }
     }
 
     pub(super) fn send(&mut self, slot: usize, (flight, commands): (Flight, Commands)) {
-        // There is one: without, nothing is served.
+        // There is one: without it, nothing is served.
         let Some(mut connection) = self.connection.clone() else { return };
         self.flights[slot] = Some(flight);
         self.pending.push(Box::pin(async move { (slot, commands.send(&mut connection).await) }));
@@ -141,9 +144,10 @@ impl Worker {
                 return Some(Stop::Broken(error));
             }
         };
-        // Those who wait go first, if they are as many as may: so the server has something to do while the others are
-        // answered. (If it is time to stop, that is seen afterwards, too.) But what is settled stays in order, and a
-        // server that was late, or that refuses something, is not trusted before its answer is read.
+        // Waiting requests go first, if they are as many as may go together: so the server has something to
+        // do while the others are answered. (If it is time to stop, that is noticed afterwards, too.) But
+        // settlements stay in order, and a server that was late, or that refuses something, is not trusted
+        // before its answer is read.
         let refuses = values.iter().any(|value| matches!(value, Value::ServerError(_)));
         if !flight.settles && !overdue && !refuses && self.shared.queue().len() >= self.crowd.half() {
             drop(self.launch());
@@ -154,7 +158,7 @@ impl Worker {
             self.time.learn(time, sent, arrived);
         }
         self.load_scripts |= scripts_missing;
-        // (A node of a cluster that sends everything elsewhere is sound.)
+        // (A node of a cluster that sends everything elsewhere is healthy.)
         for (ask, error) in elsewhere {
             match &self.redirect {
                 Some(redirect) => redirect(ask, Some(&error)),
@@ -171,7 +175,8 @@ impl Worker {
             return self.fail(failure, landed);
         }
         if overdue {
-            // It works, but is it fast enough? A probe will tell, when all that is left to do is done.
+            // It works, but is it fast enough? A probe will find out, once everything that is left to do is
+            // done.
             let queue = self.shared.queue();
             let idle = landed && queue.is_empty() && queue.unsettled() == 0;
             return idle.then_some(Stop::Late);
@@ -183,8 +188,8 @@ impl Worker {
         None
     }
 
-    /// Stops asking a server that failed. If the connection is sound, it will be heard what became of all that is under
-    /// way: what is to be settled may be among it, and would be lost if nobody listened.
+    /// Stops asking a server that failed. If the connection is sound, the results of everything under way
+    /// will still arrive. Settlements may be among it, and would be lost if nobody listened.
     fn fail(&mut self, failure: Failure, landed: bool) -> Option<Stop> {
         let error = failure.error.clone();
         if landed || failure.connection == Fate::Broken {
