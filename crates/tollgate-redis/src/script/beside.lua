@@ -1,15 +1,15 @@
--- Several quotas at once on one counter: what `beside.rs`, `change.rs`, `guard.rs` and `loosest.rs` of tollgate-core's
--- `algorithm` do, to the bit.
+-- Several quotas at once on one counter. Does what `beside.rs`, `change.rs`, `guard.rs` and `loosest.rs` of
+-- tollgate-core's `algorithm` do, to the bit.
 
--- What is kept beside each counter: how much its quota holds (`max`), its guard, the bytes of the other counter with the
--- same (`others_`), until when that is kept (`ends`), and while it is not known how much its quota holds since when. If they
--- are more than two, the bytes of the loosest of all, how much that holds, how much more was used, and until when it is kept
--- (`loosest_`).
+-- What is kept beside each counter: how much its quota holds (`max`); its guard; the bytes of the other
+-- counter with the same (`others_`); until when that is kept (`ends`); and since when, while it is not known
+-- how much its quota holds. If there are more than two quotas, also the bytes of the loosest of all, how much
+-- that holds, how much more was used, and until when it is kept (`loosest_`).
 local besides = {}
--- What was beside and matters no more. It is gone when anything is admitted; a denial changes nothing.
+-- What was beside and no longer matters. It is dropped when anything is admitted; a denial changes nothing.
 local forgotten = {}
 local TWO, MORE, TWO_FORM = 255, 254, '<I4I4I4I7I7I4I7I4'
--- How many admissions a log remembers that were made under another quota, while it is not known how many matter.
+-- How many admissions under another quota a log remembers while it is not known how many matter.
 local MOST_BESIDE = 1024
 
 local function is_counter(value)
@@ -17,7 +17,7 @@ local function is_counter(value)
   return algorithm and (algorithm ~= SLIDING_LOG or is_log(value, from, wide))
 end
 
--- When a bucket is whole.
+-- When a bucket is full.
 local function whole_at(value)
   local _, _, _, from, wide = read_head(value)
   local full, parts = read_bucket(value, from, wide)
@@ -35,7 +35,7 @@ local function is_several(value)
   return tag == TWO or tag == MORE
 end
 
--- The first of several counters, and what is beside it. Nothing if they are none.
+-- The first of several counters, and what is beside it. Nil if they are not counters.
 local function open(value)
   if #value < 42 then return nil end
   local b, at = {}, nil
@@ -45,7 +45,7 @@ local function open(value)
   if b.guard > 0 and b.parts >= b.max then return nil end
   b.since = 0
   if b.others_max == 0 then
-    -- It has no guard; when it was put there is in its place.
+    -- It has no guard. The time when it was put there is stored in its place.
     if b.others_guard > b.ends or b.others_parts > 0 then return nil end
     b.since, b.others_guard = b.others_guard, 0
   end
@@ -106,7 +106,7 @@ local function counts_until(value)
   return number(value, #value - wide - 6, 7) + micros
 end
 
--- How long a quota of a counter's rate or period, that holds so much, takes to be whole again.
+-- How long a quota of a counter's rate or period that holds `max` takes to be full again.
 local function full_refill(value, max)
   local algorithm, units, micros = read_head(value)
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
@@ -122,7 +122,7 @@ local function others_used(b)
   return units
 end
 
--- A term for a counter that is beside, with a cost.
+-- A term with a cost, for a counter that is kept beside.
 local function term_beside(value, max, cost)
   local algorithm, units, micros, from, wide = read_head(value)
   local t = { algorithm = algorithm, head = sub(value, 1, from - 1), apply = 0, max = max, cost = cost, wide = wide }
@@ -136,14 +136,14 @@ local function term_beside(value, max, cost)
   return t
 end
 
--- The bytes of a counter without what no longer counts: that must not come back with a clock that is set back.
+-- The bytes of a counter without what no longer counts, which must not come back when the clock is set back.
 local function moved_to_now(k, value)
   local o = k + #keys
   bring_plain(o, term_beside(value, 0, 0), value)
   return (value_of(o))
 end
 
--- Remembers the bytes of a window that was read, unless the clock was set back: then it is one of now.
+-- Remembers the bytes of a window that was read, unless the clock was set back: then it is treated as of now.
 local function keep_as_read(k, t, value)
   local algorithm, _, _, from = read_head(value)
   if algorithm == FIXED_WINDOW then
@@ -153,8 +153,8 @@ local function keep_as_read(k, t, value)
   end
 end
 
--- Puts beside what there was, `value`, if it may still matter, the counter being one of the term from now on. `b`: what was
--- beside until now.
+-- Makes the counter one of the term from now on, and puts its previous bytes, `value`, beside it if they may
+-- still matter. `b`: what was beside until now.
 local function put_beside(k, t, value, b)
   local new = { max = t.max, guard = 0, parts = 0, since = now }
   new.other, new.others_max, new.others_guard, new.others_parts = value, 0, 0, 0
@@ -178,7 +178,7 @@ local function put_beside(k, t, value, b)
   besides[k], forgotten[k], changed[k] = new, nil, true
 end
 
--- Sees to it that a fixed window has a guard, as soon as both quotas are known.
+-- Makes sure that a fixed window has a guard, as soon as both quotas are known.
 local function set_guard(k, t)
   local b = besides[k]
   if not b or t.algorithm ~= FIXED_WINDOW or b.others_max == 0 or b.guard > 0 then return end
@@ -194,9 +194,9 @@ local function set_guard(k, t)
   b.guard, b.parts, changed[k], as_read[k] = now + micros, parts, true, nil
 end
 
--- Whether a bucket is whole only later than its quota takes at most, or takes to pay off all that it may owe: it was counted
--- under one that holds more, or the clock was set back, which cannot be told unless it is by more than any quota is likely to
--- hold.
+-- Whether a bucket is full only later than its quota takes at most, or takes to pay off all that it may owe.
+-- It was then counted under a quota that holds more, or the clock was set back. The two cannot be told apart,
+-- unless it is by more than any quota is likely to hold.
 local function is_beyond(k, t)
   if not t.is_bucket then return false end
   local left = xs[k] - now
@@ -205,15 +205,15 @@ local function is_beyond(k, t)
   return micros ~= left or parts ~= ys[k]
 end
 
--- A guard of a window of this period, and whether it has changed: if it is whole only later than it can be, the clock was set
--- back, and it is counted from now.
+-- The guard of a window of this period, and whether it has changed. If it is full only later than it can be,
+-- the clock was set back, and it is counted from now.
 local function settled_guard(guard, parts, period)
   local left, most = guard - now, 2 * period
   if left > most or (left == most and parts > 0) then return now + most, 0, true end
   return guard, parts, false
 end
 
--- The bytes of a counter, which are others if the clock was set back: then it is counted from now.
+-- The bytes of a counter. They change if the clock was set back: then it is counted from now.
 local function settled(k, value, max)
   local algorithm, _, micros, from, wide = read_head(value)
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
@@ -235,7 +235,8 @@ local function settled(k, value, max)
   return ahead and moved_to_now(k, value) or value
 end
 
--- Whether what is beside this counter matters no more. If the clock was set back, all is counted from now.
+-- Whether what is beside this counter no longer matters. If the clock was set back, everything is counted
+-- from now.
 local function is_over(k, b, value)
   local _, _, period = read_head(value)
   local guard, others_guard, other = false, false, b.other
@@ -246,7 +247,7 @@ local function is_over(k, b, value)
     local _, _, others_period = read_head(other)
     b.others_guard, b.others_parts, others_guard = settled_guard(b.others_guard, b.others_parts, others_period)
     if others_guard or b.other ~= other then changed[k] = true end
-    -- Later than that, the clock was set back.
+    -- If it ends later than that, the clock was set back.
     local ends = now + full_refill(b.other, b.others_max)
     if ends < b.ends then b.ends, changed[k] = ends, true end
   elseif b.since > now then
@@ -260,14 +261,14 @@ local function is_over(k, b, value)
   return b.ends <= now and not b.loosest
 end
 
--- A rate as one of token buckets, in lowest terms.
+-- The rate of a token bucket, in lowest terms.
 local function in_lowest_terms(units, micros)
   local a, b = units, micros
   while b > 0 do a, b = b, a % b end
   return units / a, micros / a
 end
 
--- The bytes of a token bucket of which so much is used.
+-- The bytes of a token bucket of which `used_units` are used.
 local function bucket_of(units, micros, max, used_units)
   local wide, parts = 1, units == 1 and 0 or width(units)
   while micros >= 256 ^ wide do wide = wide + 1 end
@@ -276,13 +277,13 @@ local function bucket_of(units, micros, max, used_units)
   local t = { algorithm = TOKEN_BUCKET, head = head, max = max, wide = parts, is_bucket = true, units = units,
     micros = micros, grid = 1e6 }
   t.fill, t.fill_parts = span(max, units, micros)
-  -- A place that is no counter's.
+  -- An index that belongs to no counter.
   seed(0, t, math.min(used_units, max))
   owners[0] = t
   return (value_of(0))
 end
 
--- The rate of a quota, and how much it passes at once: a window twice what it holds, around its edge.
+-- The rate of a quota, and how much it passes at once: a window passes twice what it holds, around its edge.
 local function looseness(algorithm, units, micros, max)
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then return units, micros, max end
   units, micros = in_lowest_terms(max, micros)
@@ -302,7 +303,8 @@ local function loosen(k, b, units, micros, most)
   if is_faster or known > 0 then b.loosest = bucket_of(units, micros, b.loosest_max, units_used) end
 end
 
--- How much of a fixed window is used whose limit is known, with what it may have passed before its edge; nothing if it is none.
+-- How much is used of a fixed window whose limit is known, including what it may have passed before its edge;
+-- nil for any other counter.
 local function used_twice(value, max)
   local algorithm, _, micros, from = read_head(value)
   if algorithm ~= FIXED_WINDOW or max == 0 then return nil end
@@ -310,13 +312,14 @@ local function used_twice(value, max)
   return count + max * (start + micros - now) / micros
 end
 
--- How much longer it takes until nothing of a counter is left: a fixed window may have passed as much before its edge.
+-- How much longer it takes until nothing of a counter is left: a fixed window may have passed as much before
+-- its edge.
 local function edge_of(value)
   local algorithm, _, micros = read_head(value)
   return algorithm == FIXED_WINDOW and micros or 0
 end
 
--- Begins to count what all quotas admit together, before one of those that are counted is dropped.
+-- Starts to count what all quotas admit together, before one of those that are counted is dropped.
 local function count_all(k, b, value)
   if b.loosest then return end
   local algorithm, rate, per = read_head(value)
@@ -339,7 +342,7 @@ local function bring_changed(k, t, value, b)
   local old, _, period, from, wide = read_head(value)
   local counts = counts_until(value) > now
   if counts and not b and old == SLIDING_LOG and t.algorithm == SLIDING_LOG then
-    -- The moments of a log mean the same, whatever the period; but what has left has left.
+    -- The moments of a log mean the same, whatever the period; but entries that have left stay away.
     xs[k], logs[k], ys[k] = read_log(value, from, wide, math.min(period, t.period), now)
     logs[k], wides[k] = widen(logs[k], wide, t.wide)
     added[k] = 0
@@ -352,7 +355,7 @@ local function bring_changed(k, t, value, b)
   return put_beside(k, t, value, b)
 end
 
--- Reads a counter under a term. If it was counted under another quota, that is kept beside.
+-- Reads a counter under a term. If it was counted under another quota, that state is kept beside.
 local function bring(k, t)
   local owner, b, value = owners[k], besides[k], nil
   if owner then
@@ -414,7 +417,7 @@ local function bring(k, t)
   set_guard(k, t)
 end
 
--- What is left of a guard, with so many units more if there are any; at most what it holds, and whether it is more.
+-- What is left of a guard with `cost` more units, at most what it holds; and whether it would be more.
 local function guard_with(guard, parts, period, limit, cost)
   local left, most = guard - now, 2 * period
   if left < 0 then left, parts = 0, 0 end
@@ -426,7 +429,7 @@ local function guard_with(guard, parts, period, limit, cost)
   return left, parts, false
 end
 
--- Drops so many units of a log, the oldest first.
+-- Drops this many units of a log, the oldest first.
 local function drop_oldest(o, units)
   local entries, wide, at = logs[o], wides[o], 1
   xs[o] = xs[o] - math.min(units, xs[o])
@@ -458,7 +461,8 @@ local function press_log(o, max, cost)
   if max == 0 and #logs[o] > MOST_BESIDE * (7 + wides[o]) then drop_oldest(o, number(logs[o], 8, wides[o])) end
 end
 
--- The bytes of a counter beside one under which so many units were admitted. `max`: how much its quota holds.
+-- The bytes of a counter kept beside one under which `cost` units were admitted. `max`: how much its quota
+-- holds.
 local function pressed(k, value, max, cost)
   local o = k + #keys
   local other = term_beside(value, max, cost)
@@ -486,13 +490,13 @@ local function pressed(k, value, max, cost)
   return (value_of(o)), other
 end
 
--- How long it takes for all that a term's quota passes at once to come back.
+-- How long it takes for everything that a term's quota passes at once to come back.
 local function refill_of(t)
   if t.is_bucket then return t.fill_parts > 0 and t.fill + 1 or t.fill end
   return t.algorithm == SLIDING_LOG and t.period or 2 * t.period
 end
 
--- Counts for the other quotas, and for guards, what was admitted under a term: so many units.
+-- Counts what was admitted under a term, `cost` units, for the other quotas and for guards.
 local function press(k, t, cost)
   local b = besides[k]
   if not b or cost == 0 then return end

@@ -1,8 +1,9 @@
 -- Decides requests: each is charged to all of its counters or to none.
 --
--- KEYS: the counters. ARGV[1]: what is asked, packed by `call.rs`. Returns, packed: the number of the question, by
--- which its answer is told from others; the time; whether that is past the deadline, in which case nothing was done;
--- how many requests were admitted; and what each counter was before, from which whoever asked works out who they are.
+-- KEYS: the counters. ARGV[1]: the question, packed by `call.rs`. Returns, packed: the number of the
+-- question, which identifies its answer; the time; whether that is past the deadline, in which case nothing
+-- was done; how many requests were admitted; and what each counter was before, from which the caller works
+-- out which requests those are.
 
 local read, write, call, concat = struct.unpack, struct.pack, redis.call, table.concat
 local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
@@ -18,11 +19,11 @@ if not given then
 end
 if deadline > 0 and now > deadline then return write('<I4dB', id, now, 1) end
 
--- The algorithms. NEVER is that of a quota that makes no sense, and admits nothing but what costs nothing.
+-- The algorithms. NEVER stands for an invalid quota, which admits only charges that cost nothing.
 local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET, NEVER = 0, 1, 2, 3, 4, 5
 local EXACT = 9007199254740992
--- Logs that may be long are read where they are charged, and no more of them than is looked at: each copy of a string takes Lua
--- a look at every byte.
+-- Logs that may be long are read where they are charged, and only the parts that are needed: Lua looks at
+-- every byte of each string that it copies.
 local values, apart = {}, nil
 local scan = at
 for _ = 1, run_count do
@@ -43,7 +44,7 @@ else
   local from = 1
   while from <= #keys do
     local to = from
-    -- Lua cannot pass on more at once.
+    -- Lua cannot pass more arguments at once.
     while to < #keys and to < from + 4095 and not (apart and (apart[to] or apart[to + 1])) do to = to + 1 end
     if not (apart and apart[from]) then
       local part = call('MGET', unpack(keys, from, to))
@@ -53,23 +54,25 @@ else
   end
 end
 
--- A counter is kept until the millisecond in which it ceases to matter, told as such: the script may have begun some time
--- before it was told the time. Of a time that was handed to the script, nobody knows how fast it goes.
+-- A counter is kept until the millisecond in which it ceases to matter. The expiry is absolute, because the
+-- script may have begun some time before it reads the time. If the time was passed to the script, it is
+-- unknown how fast that clock runs.
 local AT, origin = 'PXAT', now
 if given then AT, origin = 'PX', 3600001000 end
 
--- How many requests were admitted; the size of the counters if all have the same, 0 if not; what needs more than the
--- common way.
+-- How many requests were admitted; the size of the counters if all have the same, otherwise 0; and the
+-- charges that need more than the common path.
 local admitted, size_of_all, rest = 0, nil, nil
--- What is to be written once all of it is known to fit, and for how long.
+-- What to write once everything is known to fit, and the expiries.
 local news, lives, held, held_first, held_last = nil, nil, true, nil, nil
 
--- Runs: each counter from the first to the last is charged one term so many times by requests that charge nothing else,
--- and by no others. Here is the common way, in one piece, as calls and tables are dear: the counter is there, was
--- counted under the same quota, and the clock was not set back.
+-- Runs: each counter from the first to the last is charged one term a number of times, by requests that
+-- charge nothing else, and by no others. This is the common path, in one piece, as calls and tables are
+-- expensive: the counter exists, was counted under the same quota, and the clock was not set back.
 --
--- Held runs, which come last, are those of requests with several charges, one run for each. Mostly all of it fits, and is
--- written in the end. If anything does not, then nothing is, and the spare groups are decided one after the other.
+-- Held runs, which come last, are those of requests with several charges, one run for each. Usually all of
+-- them fit, and are written at the end. If any does not, none is written, and the spare groups are decided
+-- one after the other.
 for r = 1, run_count + held_count do
   local algorithm, first, last, with_times, term_at
   algorithm, first, last, with_times, term_at, at = read('<BHHBI4', ask, at)
@@ -82,22 +85,24 @@ for r = 1, run_count + held_count do
     held_last = last
   end
   if algorithm == TOKEN_BUCKET or algorithm == LEAKY_BUCKET then
-    -- A bucket is kept until the second multiple of `grid` after it is whole: to put a later end to a key takes Redis
-    -- longer than to change it, and so it is done for one charge in eight. The grid depends on the rate alone, as all who
-    -- write a bucket must mean the same. It is not finer than a second, as a fast bucket is whole again at once and would
-    -- have a later end with every charge; and not so wide that a slow bucket is kept for days.
+    -- A bucket is kept until the second multiple of `grid` after it is full. Extending the expiry of a key
+    -- takes Redis longer than changing its value, and so it is done for one charge in eight. The grid depends
+    -- on the rate alone, as everything that writes a bucket must use the same one. It is no finer than a
+    -- second, as a fast bucket is full again at once and every charge would extend its expiry. And it is not
+    -- so wide that a slow bucket is kept for days.
     local form, head, mark, _, cost, cost_parts, fill, fill_parts, units, micros_of_rate, wide =
       read('<Bc0Bc0ddddddddB', ask, term_at + 3)
     if mark < 0 then mark = head end
     if wide == 0 then fill_parts = EXACT end
     local size, limit = #head + 7 + wide, now + fill
     local grid = min(max(8 * micros_of_rate / units, 1e6), 3.6e9)
-    -- What costs nothing takes nothing, and nothing is to be kept of it.
+    -- What costs nothing takes nothing, and nothing is kept of it.
     local free, life, life_of = cost + cost_parts == 0, nil, nil
     size_of_all = size_of_all or size
     if size_of_all ~= size then size_of_all = 0 end
-    -- Mostly each is charged once, takes no part of a microsecond, and fits: then there is little to look at, and of what is
-    -- there only the moment to change. All others are left for below.
+    -- Usually each counter is charged once, the cost has no fraction of a microsecond, and it fits. Then
+    -- there is little to check, and only the moment has to be written. All others are left for the loop
+    -- below.
     local others, count = nil, last - first + 1
     if wide == 0 and with_times == 0 and not free then
       count = 0
@@ -138,7 +143,7 @@ for r = 1, run_count + held_count do
     for i = 1, count do
       local k = others and others[i] or first + i - 1
       local value = values[k]
-      -- When it is whole, and until when that may become without a later end for the key.
+      -- When the bucket is full, and how far that may move without extending the key's expiry.
       local full, parts, line, good = now, 0, 0, true
       if not value then
         size_of_all = 0
@@ -218,7 +223,7 @@ for r = 1, run_count + held_count do
         if old_wide >= 1 and old_wide <= 4 then
           if old_wide ~= form_wide then form_wide, full_form = old_wide, form .. old_wide end
           own, began, count = read(full_form, value)
-          -- What costs nothing leaves nothing of a window that is over.
+          -- Even a charge that costs nothing drops a window that is over, which is left to the general path.
           good = own == mark and (began == start or (began + period <= now and cost > 0))
           if began ~= start then count = 0 end
         end
@@ -244,7 +249,7 @@ for r = 1, run_count + held_count do
             text = life
           end
           if cost == 0 then
-            -- Nothing was taken, and nothing is to be kept.
+            -- Nothing was taken, and nothing is kept.
           elseif hold then
             news[k], lives[k] = new, text
           elseif text then
@@ -282,7 +287,7 @@ for r = 1, run_count + held_count do
           own, number, previous, current = read(full_form, value)
           -- Kept for a window longer if anything was counted in this one.
           same = number == index and current > 0
-          -- What costs nothing moves windows on, too.
+          -- A charge that costs nothing moves windows on, too, which is left to the general path.
           good = own == mark and (number == index or (number < index and cost > 0))
           if number + 1 == index then
             previous, current = current, 0
@@ -295,7 +300,7 @@ for r = 1, run_count + held_count do
       end
       if with_times > 0 then times = read('<H', ask, times_at + 2 * k) end
       local passed, room = times, limit - current - cost
-      -- Beyond that it takes more than a comparison of two numbers.
+      -- Larger products are not exact in floating point, and are left to the general path.
       if good and (previous == 0 or (previous * left < EXACT and room * period < EXACT)) then
         room = room - (times - 1) * cost
         if cost > 0 and (room < 0 or previous * left > room * period) then
@@ -317,7 +322,7 @@ for r = 1, run_count + held_count do
             text = life
           end
           if cost == 0 then
-            -- Nothing was taken, and nothing is to be kept.
+            -- Nothing was taken, and nothing is kept.
           elseif hold then
             news[k], lives[k] = new, text
           elseif text then
@@ -345,7 +350,7 @@ for r = 1, run_count + held_count do
     for k = first, last do
       local key, value, is_long = keys[k], values[k], false
       if apart and apart[k] then
-        -- What is no string at all is none of ours.
+        -- A key that is not a string is not ours.
         value = redis.pcall('GETRANGE', key, 0, LONG)
         if type(value) ~= 'string' or value == '' then value = false end
         is_long = value and #value > LONG
@@ -353,7 +358,8 @@ for r = 1, run_count + held_count do
       end
       if with_times > 0 then times = read('<H', ask, times_at + 2 * k) end
       local units, good = times * cost, false
-      -- Where the entries are, counted from zero: the first that may count, the first that is none, and the end.
+      -- Positions, counted from zero: the first entry that may count, the first place without an entry, and
+      -- the end.
       local oldest, free, slots = 0, 0, 0
       if value and sub(value, 1, #head) == head then
         slots = ((is_long and call('STRLEN', key) or #value) - base + 1) / size
@@ -378,7 +384,8 @@ for r = 1, run_count + held_count do
             moment, units_of = entry(oldest)
           end
           local count = free - oldest
-          -- The sum of all costs is no more than they can be, and no less than those that were seen. Else it is no log.
+          -- The sum of all costs cannot exceed what the entries can hold, nor be less than the costs that
+          -- were seen. Otherwise it is not a log.
           good = moment <= newest and live + units <= limit and live <= count * largest
             and live >= (count > 1 and units_of + latest or units_of)
           if good then
@@ -399,7 +406,7 @@ for r = 1, run_count + held_count do
               local news = head .. total .. entries .. new
               call('SET', key, news .. room_for_log(news, count + 1, size), AT, life)
             end
-            -- What the answers depend on: the oldest entry, and the sum of the others in the place of the newest.
+            -- What the answers depend on: the oldest entry, and the sum of the others in place of the newest.
             local told = head .. write('<I4', live) .. write(form, moment, units_of)
             live = live - units_of
             while live > 0 do
@@ -460,7 +467,7 @@ end
 
 if simple then return answer() end
 
--- From here on, what is not common. First all terms: quotas, each with a cost.
+-- From here on, the uncommon cases. First, all terms: quotas, each with a cost.
 local terms, term_of = {}, {}
 for i = 1, term_count do
   local start, algorithm, apply, _, head, limit, cost = at, nil, nil, nil, nil, nil, nil

@@ -1,4 +1,4 @@
--- Whether a term fits into a counter by itself; of buckets, also how long it would take to be whole then.
+-- Whether a term fits into a counter by itself; for buckets, also how long it would then take to be full.
 local function fits_alone(k, t)
   if t.is_bucket then
     local micros, parts = wait_of(k, t)
@@ -8,7 +8,7 @@ local function fits_alone(k, t)
     return not is_debt(t, micros, parts), micros, parts
   end
   local algorithm = t.algorithm
-  -- Nothing always fits, also where a debit or a smaller limit has left more than it allows.
+  -- Zero always fits, even where a debit or a smaller limit has left more than is allowed.
   if t.cost == 0 then return true end
   if algorithm == FIXED_WINDOW then return ys[k] + t.cost <= t.max end
   if algorithm == SLIDING_LOG then return xs[k] + t.cost <= t.max end
@@ -26,7 +26,7 @@ local function units_of(t)
   return floor((t.cost * t.units + t.cost_parts) / t.micros + 0.5)
 end
 
--- Whether so many units fit into a counter that is beside.
+-- Whether this many units fit into a counter that is kept beside.
 local function fits_beside(k, value, max, cost)
   if cost > max then return false end
   local o, other = k + #keys, term_beside(value, max, cost)
@@ -34,8 +34,9 @@ local function fits_beside(k, value, max, cost)
   return (fits_alone(o, other))
 end
 
--- Whether a term fits into a counter. If that is a fixed window with a guard, it has to fit there as well, or into the other
--- counter; and if there are more than two, into the loosest of them.
+-- Whether a term fits into a counter. If that is a fixed window with a guard, it has to fit into the guard as
+-- well, or into the other counter. If there are more than two quotas, it has to fit into the loosest of them,
+-- too.
 local function fits(k, t)
   local fit, micros, parts = fits_alone(k, t)
   local b = besides[k]
@@ -52,7 +53,7 @@ end
 local function take(k, t, micros, parts)
   if t.algorithm == NEVER then return end
   if t.apply > 0 then
-    -- Another charge of the same request came before it, and was part of what had to fit.
+    -- An earlier charge of the same request was part of what had to fit.
     t = terms[t.apply]
     bring(k, t)
     local _
@@ -71,8 +72,8 @@ local function take(k, t, micros, parts)
   if besides[k] then press(k, t, units_of(t)) end
 end
 
--- Remembers that the quota changed or the clock was set back, though the request was denied: what it was told
--- holds only then.
+-- Remembers that the quota changed or the clock was set back, although the request was denied: the answer is
+-- true only then.
 local function settle(k, t)
   if t.algorithm == NEVER then return end
   bring(k, t)
@@ -87,7 +88,7 @@ local function settle(k, t)
   if changed[k] then dirty[k] = true end
 end
 
--- Charges one term to one counter so many times, as often as it fits.
+-- Charges one term to one counter up to `times` times, as often as it fits.
 local function charge_alone(k, t, times)
   if t.algorithm == NEVER then return t.cost == 0 and times or 0 end
   if owners[k] ~= t then bring(k, t) end
@@ -102,7 +103,7 @@ local function charge_alone(k, t, times)
   return times
 end
 
--- All that is known of a counter.
+-- Everything that is known of a counter.
 local of_counters = { values, owners, xs, ys, zs, changed, dirty, logs, wides, added, before, needs, as_read, forgotten }
 
 local function copy_of(k)
@@ -137,7 +138,8 @@ for _ = 1, held and group_count or group_count + spare_count do
       ks[j], i, at = read('<HH', ask, at)
       ts[j] = terms[i]
     end
-    -- Whether a counter is charged under several quotas: then what one of them has found is not there for the next.
+    -- Whether a counter is charged under several quotas: then what one of them has found does not hold for
+    -- the next.
     local seen, several = {}, false
     for j = 1, n do
       local t, other = ts[j], seen[ks[j]]
@@ -166,7 +168,8 @@ for _ = 1, held and group_count or group_count + spare_count do
       for j = 1, n do
         local key, t = ks[j], ts[j]
         if several and t.algorithm ~= NEVER then
-          -- Under another quota the counter is another one, and what it took under the first may be in the way of this.
+          -- Under another quota the counter is a different one, and what it took under the first may leave no
+          -- room for this.
           if t.apply > 0 then t = terms[t.apply] end
           bring(key, t)
           local fit
@@ -183,7 +186,7 @@ for _ = 1, held and group_count or group_count + spare_count do
   admitted = admitted + passed
 end
 
--- Of a log, what the answers depend on: the oldest entries, and the sum of the others in the place of the newest.
+-- What the answers depend on of a log: the oldest entries, and the sum of the others in place of the newest.
 local function summary(k)
   local t, total, entries, newest = unpack(before[k])
   local wide, need, from = t.wide, needs[k], 1
@@ -191,7 +194,7 @@ local function summary(k)
   local last = 0
   while from <= #entries and (from == 1 or need > 0) do
     local moment, cost = number(entries, from, 7), number(entries, from + 7, wide)
-    -- Only what is no log is not in order. Then the newest is all that is told of it.
+    -- Only a value that is not a log is out of order. Then only the newest entry is returned for the rest.
     if moment < last or moment > newest or cost > rest then break end
     need, rest, from, last = need - cost, rest - cost, from + 7 + wide, moment
   end

@@ -1,9 +1,9 @@
--- What both scripts know of counters. Their form in bytes, and all arithmetic, is that of tollgate-core's
--- `algorithm`, to the bit: numbers here are floating point, but whole and below 2^53 wherever a decision
--- depends on them, and where a quota changes the core computes in floating point too.
+-- What both scripts know of counters. Their format in bytes and all arithmetic are those of tollgate-core's
+-- `algorithm`, to the bit. Numbers here are floating point, but whole and below 2^53 wherever a decision
+-- depends on them. Where a quota changes, the core computes in floating point, too.
 
 local U32 = 4294967295
--- 2^48, and the longest that any debt takes to be paid off.
+-- 2^48, and the longest time that any debt takes to be paid off.
 local HIGH, LONGEST = 281474976710656, 4503599627370496
 local PERIODS = { [0] = 1e6, 6e7, 3.6e9, 8.64e10 }
 
@@ -17,16 +17,17 @@ local function number(value, from, wide)
   return (read('<I' .. wide, value, from))
 end
 
--- The microsecond at which a bucket is whole, and whether it owes, which the uppermost bit says. With it, the number would
--- be too large to be exact.
+-- The microsecond at which a bucket is full, and whether it owes, which is in the uppermost bit. With that
+-- bit, the number would be too large to be exact.
 local function read_full(value, from)
   local low, high = read('<I6B', value, from)
   if high >= 128 then return low + (high - 128) * HIGH, true end
   return low + high * HIGH, false
 end
 
--- Whether so many units in so many microseconds are the rate of any quota: in lowest terms, and not faster than all of them.
--- To the quota of another rate, parts of a microsecond would mean something else.
+-- Whether this many units in this many microseconds are the rate of any quota: in lowest terms, and not
+-- faster than all of them. Under a quota of another rate, fractions of a microsecond would mean something
+-- else.
 local function is_rate(units, micros)
   if units == 1 then return true end
   if units * ceil(1000 / micros) > U32 then return false end
@@ -34,8 +35,9 @@ local function is_rate(units, micros)
   return units == 1
 end
 
--- What the head of a value says: algorithm, units and microseconds of the rate (or the period), where the rest
--- begins, and how wide a part of a microsecond (or a log's costs) is. Nothing if it is the head of no counter.
+-- What the head of a value says: algorithm, units and microseconds of the rate (or the period), where the
+-- rest begins, and how wide a fraction of a microsecond (or a log's costs) is. Nil if it is not the head of a
+-- counter.
 local function read_head(value)
   local tag = byte(value, 1)
   if not tag then return nil end
@@ -74,14 +76,14 @@ local function read_head(value)
   return algorithm, 1, micros, from, costs
 end
 
--- A bucket: the microsecond at which it is whole, parts of one, and whether it owes.
+-- A bucket: the microsecond at which it is full, the fraction of one, and whether it owes.
 local function read_bucket(value, from, parts)
   local micros, owes = read_full(value, from)
   if parts == 0 then return micros, 0, owes end
   return micros, number(value, from + 7, parts), owes
 end
 
--- How long so many units of a rate take to come back, exactly; more than any bucket takes is not told apart.
+-- How long this many units of a rate take to come back, exactly, up to the longest that any bucket takes.
 local function span(cost, units, micros)
   local whole = floor(micros / units)
   local rest = micros - whole * units
@@ -95,7 +97,7 @@ local function span(cost, units, micros)
   return time, b - b_whole * units
 end
 
--- How long a bucket that owes takes at most to be whole.
+-- How long a bucket that owes takes at most to be full.
 local function longest_debt(t)
   local micros, parts = 2 * t.fill, 2 * t.fill_parts
   if parts >= t.units then micros, parts = micros + 1, parts - t.units end
@@ -126,7 +128,7 @@ local function read_sliding_window(value, from, period, now)
   return here, 0, 0, false
 end
 
--- Whether a log is one: oldest entries first, and the sum of all their costs.
+-- Whether a log is valid: oldest entries first, and the sum of all their costs is right.
 local function is_log(value, from, costs)
   local sum, last = 0, 0
   for entry = from + 4, #value, 7 + costs do
@@ -137,16 +139,16 @@ local function is_log(value, from, costs)
   return last < EXACT and sum == number(value, from, 4)
 end
 
--- A log as of now: the cost of all, the entries that count, the moment of the newest (0 if there is none), whether
--- the clock was set back, and whether entries have left. It is not looked through, so what is no log is found out
--- only where its ends do not fit.
+-- A log as of now: the cost of all, the entries that count, the moment of the newest (0 if there is none),
+-- whether the clock was set back, and whether entries have left. The log is not searched, so a value that is
+-- not a log is noticed only where its ends do not fit.
 local function read_log(value, from, costs, period, now)
   local total, first, size = number(value, from, 4), from + 4, 7 + costs
   if first > #value then return 0, '', 0, false, false end
   local newest, set_back = number(value, #value - size + 1, 7), false
   if newest > now then
     if not is_log(value, from, costs) then return 0, '', 0, false, true end
-    -- Entries that are yet to come are taken to be of now.
+    -- Entries in the future are treated as of now.
     local entries = {}
     for entry = first, #value, size do
       local moment = number(value, entry, 7)
@@ -203,7 +205,7 @@ local function at_most(a, b, c, d)
   return a3 <= b3
 end
 
--- What is to be written of a counter.
+-- The bytes to write for a counter.
 local function with_room(value)
   if #value <= LONG then return value end
   local algorithm, _, _, from, wide = read_head(value)
@@ -211,7 +213,7 @@ local function with_room(value)
   return value .. room_for_log(value, (#value - from - 3) / (7 + wide), 7 + wide)
 end
 
--- From here on, long logs have nothing but entries.
+-- From here on, long logs consist of nothing but entries.
 for k = 1, #keys do
   local value = values[k]
   if value and #value > LONG then

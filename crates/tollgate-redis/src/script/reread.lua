@@ -1,16 +1,16 @@
--- What a counter is under a quota, whatever it was counted under before. Both scripts have their `now` and `values`,
--- and the names of the algorithms, before this.
+-- Reads a counter under a quota, whatever it was counted under before. Both scripts have defined their `now`
+-- and `values`, and the names of the algorithms, before this.
 
--- Of each counter: the term that it was read under last, up to three numbers, whether reading it has changed it,
--- whether it is to be written. Numbers of a bucket: microsecond and parts at which it is whole, and whether it owes;
--- of a fixed window: start, count; of a sliding one: index, previous, current; of a log: cost of all, moment of the
--- newest entry.
+-- For each counter: the term that it was read under last, up to three numbers, whether reading it has changed
+-- it, and whether it is to be written. The numbers of a bucket are the microsecond and the fraction at which
+-- it is full, and whether it owes; of a fixed window: start, count; of a sliding window: index, previous,
+-- current; of a log: cost of all, moment of the newest entry.
 local owners, xs, ys, zs, changed, dirty = {}, {}, {}, {}, {}, {}
--- Of logs: the entries, how wide their costs are, what is to be added; what to answer instead of the whole log, and
--- how much of its oldest entries the answers depend on.
+-- For logs: the entries, how wide their costs are, and what is to be added; what to answer instead of the
+-- whole log, and how much of its oldest entries the answers depend on.
 local logs, wides, added, before, needs = {}, {}, {}, {}, {}
--- Of windows that nothing was counted in since they were read: their bytes. A window that is over counts nothing, and yet
--- must be written as it was, since it counts again for a clock that is set back.
+-- For windows in which nothing was counted since they were read: their bytes. A window that is over counts
+-- nothing, and yet must be written as it was, since it counts again if the clock is set back.
 local as_read = {}
 
 -- How much of a counter is used now, whatever it was counted under.
@@ -46,7 +46,7 @@ local function widen(entries, from, to)
   return table.concat(list), to
 end
 
--- The counter of a key of which so many units are used.
+-- Sets the counter of a key to one of which this many units are used.
 local function seed(k, t, units)
   local algorithm = t.algorithm
   if t.is_bucket then
@@ -80,7 +80,7 @@ local function seed(k, t, units)
   end
 end
 
--- What is to be kept of a counter, and for how long it matters.
+-- The value to keep for a counter, and for how long it matters.
 local function value_of(k)
   local t = owners[k]
   local algorithm = t.algorithm
@@ -111,20 +111,22 @@ local function value_of(k)
   return head .. write('<I4', xs[k]) .. entries, newest + t.period - now
 end
 
--- Counts something that is no counter as none. It is not ours, may be of any size, and may be there for ever.
+-- Treats a value that is not a counter as absent. It is not ours, may be of any size, and may be there for
+-- ever.
 local function foreign(k, t)
   values[k], changed[k] = false, true
   return seed(k, t, 0)
 end
 
--- Reads a counter under a term of its own rate or period. `summed`: whether a log may be told as a summary.
+-- Reads a counter under a term of its own rate or period. `summed`: whether a log may be answered as a
+-- summary.
 local function bring_plain(k, t, value, summed)
   local head, algorithm = t.head, t.algorithm
   owners[k], before[k] = t, nil
   if not value then return seed(k, t, 0) end
   local from, wide = #head + 1, t.wide
   if sub(value, 1, #head) ~= head then
-    -- The same, written otherwise: a log whose costs have another width.
+    -- The same, written differently: a log whose costs have another width.
     local old, _
     old, _, _, from, wide = read_head(value)
     if not old then return foreign(k, t) end
@@ -162,7 +164,8 @@ local function is_debt(t, micros, parts)
   return micros > t.fill or (micros == t.fill and parts > t.fill_parts)
 end
 
--- How long until a bucket is whole: not longer than it can take, else the clock was set back.
+-- How long until a bucket is full, capped at the longest that it can take: if it is longer, the clock was set
+-- back.
 local function wait_of(k, t)
   local micros, parts = xs[k] - now, ys[k]
   if micros < 0 then return 0, 0 end

@@ -1,7 +1,7 @@
 -- Settles what was charged: gives back, or takes what is due whether or not it fits.
 --
--- KEYS: the counters. ARGV[1], packed by `settlement.rs`: a time if it is not to be the server's, how many
--- settlements there are, and these, one after the other. Returns how many counters have changed.
+-- KEYS: the counters. ARGV[1], packed by `settlement.rs`: a time if it is not to be the server's, the number
+-- of settlements, and the settlements one after the other. Returns how many counters have changed.
 
 local read, write, call = struct.unpack, struct.pack, redis.call
 local floor, ceil, byte, char, sub = math.floor, math.ceil, string.byte, string.char, string.sub
@@ -10,9 +10,9 @@ local EXACT = 9007199254740992
 
 local ask, keys = ARGV[1], KEYS
 local now, count, at = read('<dH', ask)
--- Of a time that was handed to the script, nobody knows how fast it goes. If it is the server's, a counter is kept
--- until the millisecond in which it ends, told as such: the script may have begun some time before it was told the
--- time.
+-- If the time was passed to the script, it is unknown how fast that clock runs. If it is the server's, a
+-- counter is kept until the millisecond in which it ends. That expiry is absolute, because the script may
+-- have begun some time before it reads the time.
 local AT, origin = 'PX', 3600000000
 if now == 0 then
   local time = call('TIME')

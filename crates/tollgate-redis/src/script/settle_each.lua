@@ -1,11 +1,11 @@
--- For how long the counters matter that have changed.
+-- For how long the counters that have changed matter.
 local lives = {}
 
 local function put(k, value, left)
   values[k], lives[k] = left > 0 and value or false, left
 end
 
--- Adds to what a log has of a moment, if it has something.
+-- Adds to the entry that a log has for a moment, if it has one.
 local function log_at(k, moment, cost)
   local entries, wide = logs[k], wides[k]
   local size = 7 + wide
@@ -68,9 +68,9 @@ local function left_of(value)
   return counts_until(value) - now
 end
 
--- A counter from which so much was given back. `charged`: when it was charged, or -1 if any charge will do; `reset`: when
--- the budget was going to be whole after that. Nothing if it stays as it is. If the clock was set back since, nobody knows
--- whether the charge still counts, and so nothing is given back for it.
+-- A counter after a refund. `charged`: when it was charged, or -1 if any charge will do; `reset`: when the
+-- budget was going to be full after that. Nil if the counter stays as it is. If the clock was set back since,
+-- it is unknown whether the charge still counts, and so nothing is given back for it.
 local function given_back(value, cost, charged, reset)
   local algorithm, units, micros, from, wide = read_head(value)
   local head = sub(value, 1, from - 1)
@@ -79,7 +79,7 @@ local function given_back(value, cost, charged, reset)
     local left = full - now
     if left < 0 then return end
     if algorithm == LEAKY_BUCKET then
-      -- Only the last in line can go.
+      -- Only the last in line can leave.
       if charged < 0 or reset ~= now + left + (parts > 0 and 1 or 0) then return end
     end
     local back, back_parts = span(cost, units, micros)
@@ -116,7 +116,7 @@ local function given_back(value, cost, charged, reset)
   end
   local total, entries = read_log(value, from, wide, micros, now)
   local size = 7 + wide
-  -- From the newest on, what is left of the entries that are looked at; those before them stay as they are.
+  -- From the newest on, what is left of the entries that are looked at. Those before them stay as they are.
   local kept, entry = {}, #entries - size + 1
   while entry > 0 do
     local moment, units_of = number(entries, entry, 7), number(entries, entry + 7, wide)
@@ -133,7 +133,7 @@ local function given_back(value, cost, charged, reset)
   return head .. write('<I4', entries == '' and 0 or math.max(total, 0)) .. entries
 end
 
--- What a fixed window counts.
+-- The count of a fixed window.
 local function window_count(value)
   local algorithm, _, micros, from = read_head(value)
   if algorithm ~= FIXED_WINDOW then return 0 end
@@ -141,7 +141,7 @@ local function window_count(value)
   return counted
 end
 
--- A guard to which is given back what was taken off the count of its window.
+-- A guard after giving back what was taken off the count of its window.
 local function guard_given_back(guard, parts, limit, old, new)
   local units = window_count(old) - window_count(new)
   if guard == 0 or units == 0 then return guard, parts end
@@ -154,8 +154,8 @@ local function guard_given_back(guard, parts, limit, old, new)
   return now + left, left_parts
 end
 
--- Gives back to a counter that is beside. When a bucket was going to be whole is told of the quota that was asked. Of this
--- one it is known what the charge itself took.
+-- Gives back to a counter that is kept beside. The time at which a bucket was going to be full is that of the
+-- quota that was asked. For this one, it is known what the charge itself took.
 local function given_back_beside(value, cost, charged, reset)
   local algorithm, units, micros = read_head(value)
   if algorithm == TOKEN_BUCKET and charged >= 0 then
@@ -213,7 +213,7 @@ for _ = 1, count do
   end
 end
 
--- All is known to fit before the first is written, so that what fails has done nothing.
+-- Everything is computed before the first counter is written, so that a script that fails has done nothing.
 local done = 0
 for k = 1, #keys do
   local left = lives[k]
