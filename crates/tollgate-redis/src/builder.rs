@@ -71,7 +71,7 @@ impl RedisStoreBuilder {
     ///
     /// Where Redis is near, being woken takes longer than most answers do, for the server as well. With one
     /// thread for the runtime and a core left for Redis, polling made 64 requests in flight 1.2 to 1.4 times
-    /// as fast, for three quarters to nine tenths of the server's time. With two threads on the same two
+    /// as fast, at three quarters to nine tenths of the server's time. With two threads on the same two
     /// cores as Redis it made little difference. A single caller that asks again as soon as it is answered
     /// waits half as long.
     ///
@@ -98,8 +98,8 @@ impl RedisStoreBuilder {
     /// For how long, at most, a key that Redis has denied is denied without asking again; one second by
     /// default. With zero, Redis is always asked.
     ///
-    /// No key is denied for longer than its wait. But what *another* process refunds or resets takes effect
-    /// only after this time, for a key that was denied here.
+    /// No key is denied for longer than its wait. But for a key that was denied here, what *another* process
+    /// refunds or resets takes effect up to this much later.
     pub const fn deny_from_memory_for(mut self, duration: Duration) -> Self {
         self.config.deny_for = duration;
         self

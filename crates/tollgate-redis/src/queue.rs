@@ -148,7 +148,7 @@ impl Queue {
         std::mem::take(&mut self.asks)
     }
 
-    /// Takes those whose time is up, wherever they stand: a reset may wait for longer than the charge behind it.
+    /// Takes those whose time is up, wherever they are: a reset may wait for longer than a charge behind it.
     pub(crate) fn take_late(&mut self, now: Instant) -> Vec<Ask> {
         if self.earliest.is_none_or(|earliest| earliest > now) {
             return Vec::new();

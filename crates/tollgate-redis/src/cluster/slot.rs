@@ -31,8 +31,8 @@ pub(super) fn tag_in(slot: u16) -> Option<String> {
 }
 
 /// What a checksum was before two zero bytes were appended. Appending two other bytes has the same effect as
-/// combining them with this value by exclusive or first. So the two bytes to append are the difference between
-/// this value and the checksum so far.
+/// combining them with this value by exclusive or first. So the two bytes to append are the difference
+/// between this value and the checksum so far.
 fn undo(sum: u16) -> u16 {
     const POLYNOMIAL: u16 = 0x1021;
     (0..16).fold(sum, |sum, _| if sum & 1 == 1 { ((sum ^ POLYNOMIAL) >> 1) | 1 << 15 } else { sum >> 1 })
