@@ -1,4 +1,4 @@
-//! Lengths of time as people write them.
+//! Durations as people write them.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use tollgate::Quota;
 
 use crate::suggest::did_you_mean;
 
-/// Why a text is no length of time, and what may have been meant.
+/// Why a text is not a duration, and what may have been meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoDuration {
     pub(crate) message: String,
     pub(crate) help: Option<String>,
 }
 
-/// The names of the units: those of a quota's text.
+/// The names of the units, the same as in a quota's text.
 pub(crate) fn units() -> impl Iterator<Item = &'static str> {
     Quota::units().map(|(unit, _)| unit)
 }
 
-/// A length of time: `500ms`, `30 s`, `1h 30m`, or a unit alone, of which it is one.
+/// A duration: `500ms`, `30 s`, `1h 30m`, or a unit alone, which means one of it.
 pub(crate) fn parse(text: &str) -> Result<Duration, NoDuration> {
     let wrong = |reason: &str, help: Option<String>| NoDuration {
         message: format!("`{text}` is no length of time: {reason}"),
@@ -43,7 +43,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, NoDuration> {
         let Some((_, each)) = Quota::units().find(|(name, _)| *name == unit) else {
             return Err(wrong(&format!("there is no unit `{unit}`"), did_you_mean(unit, units())));
         };
-        // A number of more digits than this has is beyond all bounds.
+        // A number that does not fit is beyond all bounds.
         let count = if digits.is_empty() { Some(1) } else { digits.parse().ok() };
         let part = count.and_then(|count: u64| count.checked_mul(each.as_micros() as u64));
         micros = micros.zip(part).and_then(|(sum, part)| sum.checked_add(part));

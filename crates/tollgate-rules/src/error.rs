@@ -1,4 +1,4 @@
-//! A file that cannot be used.
+//! A rule file that cannot be used.
 
 use std::error::Error;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::problem::Problem;
 
-/// How many problems `Display` shows. Who has more begins with these.
+/// How many problems `Display` shows. Fixing these comes first if there are more.
 const SHOWN: usize = 100;
 
 /// Rules that cannot be used.
 ///
-/// `Display` shows all that is wrong, each with its line, and not only what was found first.
+/// `Display` shows everything that is wrong, each problem with its line, not only the first one found.
 #[derive(Debug)]
 pub struct RuleFileError(Kind);
 
@@ -32,13 +32,13 @@ impl RuleFileError {
         Self(Kind::UnknownFormat { path: path.to_owned() })
     }
 
-    /// Of so many problems, those that were kept.
+    /// Problems that were kept, out of `count` found.
     pub(crate) fn wrong(problems: Vec<Problem>, count: usize) -> Self {
         Self(Kind::Wrong { problems, count })
     }
 
-    /// All that is wrong in the file, as it stands there; a thousand, if it is more. Empty if the file could not be read
-    /// at all.
+    /// Everything that is wrong in the file, in the order of the text, up to a thousand problems. Empty if
+    /// the file could not be read at all.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         match &self.0 {

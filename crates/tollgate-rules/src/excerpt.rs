@@ -1,4 +1,4 @@
-//! The line of a text in which something is wrong, with carets under it.
+//! The line of a text that has a problem, with carets under it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,16 +7,16 @@ use crate::tree::Span;
 
 /// How much of a line is shown, in characters.
 const WIDTH: usize = 100;
-/// How much of it before what is wrong, if the line is longer.
+/// How much of it is shown before the problem, if the line is longer.
 const BEFORE: usize = 40;
 
-/// A text that can be asked for lines.
+/// A text that can be queried by line.
 pub(crate) struct Lines<'a> {
     text: &'a str,
     /// Where each line begins.
     starts: Vec<usize>,
-    /// A place up to which the characters of its line have been counted. Who asks for places in their order, as those do
-    /// that are in one very long line, has each character counted once.
+    /// A place up to which the characters of its line have been counted. If places are asked for in order, as
+    /// those in one very long line are, each character is counted once.
     counted: Cell<Counted>,
 }
 
@@ -27,11 +27,11 @@ struct Counted {
     characters: usize,
 }
 
-/// A line, counted from one, and what is wrong in it.
+/// A line, its number starting at one, and the problem in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Excerpt {
     pub(crate) line: usize,
-    /// In characters, from one.
+    /// In characters, starting at one.
     pub(crate) column: usize,
     shown: String,
     indent: usize,
@@ -44,7 +44,7 @@ impl<'a> Lines<'a> {
         Self { text, starts, counted: Cell::default() }
     }
 
-    /// The number of the line that a byte is in, from one.
+    /// The number of the line that contains a byte, starting at one.
     pub(crate) fn line(&self, at: usize) -> usize {
         self.starts.partition_point(|start| *start <= at.min(self.text.len()))
     }
@@ -54,10 +54,10 @@ impl<'a> Lines<'a> {
         let at = self.character_at(span.start);
         let line = self.line(at);
         let from = self.characters_before(at, line);
-        // Of a span that goes on in the next line, what is in this one.
+        // If the span continues in the next line, only the part in this one.
         let spanned = &self.text[at..self.character_at(span.end).max(at)];
         let carets = spanned.chars().take_while(|c| !matches!(c, '\r' | '\n')).take(WIDTH).count();
-        // The beginning of a line is shown unless what is wrong is too far from it.
+        // The beginning of a line is shown unless the problem is too far from it.
         let (shown_from, indent) = if from + carets > WIDTH {
             let back = self.text[..at].char_indices().rev().nth(BEFORE.min(from) - 1);
             (back.map_or(at, |(start, _)| start), BEFORE.min(from))
@@ -75,8 +75,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The beginning of the character that a byte is in. Places are beginnings anyhow, but a wrong message is better
-    /// than none.
+    /// The beginning of the character that contains a byte. Places should be character boundaries already,
+    /// but a wrong message is better than none.
     fn character_at(&self, byte: usize) -> usize {
         let mut at = byte.min(self.text.len());
         while !self.text.is_char_boundary(at) {
@@ -85,7 +85,7 @@ impl<'a> Lines<'a> {
         at
     }
 
-    /// How many characters of its line are before a place.
+    /// How many characters of its line precede a place.
     fn characters_before(&self, at: usize, line: usize) -> usize {
         let mut counted = self.counted.get();
         if counted.line != line || counted.at > at {
@@ -98,7 +98,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Writes the line with its number before it, and carets below.
+/// Writes the line with its number, and carets below it.
 impl fmt::Display for Excerpt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line.to_string();
@@ -110,7 +110,7 @@ impl fmt::Display for Excerpt {
     }
 }
 
-/// A text that moves no cursor and turns no line around, cut if it is very long.
+/// The text without characters that move the cursor or change the writing direction, cut if it is very long.
 pub(crate) fn harmless_text(text: &str, max: usize) -> String {
     let mut shown: String = text.chars().take(max).map(harmless).collect();
     if shown.len() < text.len() && text.chars().nth(max).is_some() {
@@ -119,17 +119,17 @@ pub(crate) fn harmless_text(text: &str, max: usize) -> String {
     shown
 }
 
-/// The same, but the end of a line is shown as nothing.
+/// The same, but the end of a line becomes a space.
 fn harmless_in_line(c: char) -> char {
     if c == '\r' { ' ' } else { harmless(c) }
 }
 
-/// A character that is shown as itself. Whoever reads the message of an error may be reading it on a terminal.
+/// A character that is safe to print. Error messages may be read on a terminal.
 fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',
         c if c.is_control() => '\u{fffd}',
-        // These change the direction of what follows, and hide what is there.
+        // These change the direction of what follows, or hide what is there.
         '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
             '\u{fffd}'
         }

@@ -1,4 +1,4 @@
-//! A file of rules, read and checked.
+//! A rule file, read and checked.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use crate::scope::{Findings, Scope};
 use crate::settings::{LayerSettings, LimiterSettings};
 use crate::tree;
 
-/// The largest file that is read, in bytes. Ten thousand rules have some three million.
+/// The largest file that is read, in bytes. Ten thousand rules take some three million.
 pub(crate) const MAX_SIZE: usize = 16 << 20;
 
-/// Rules from a file, all of which make sense.
+/// Valid rules from a file.
 ///
-/// They are the same [`Rule`]s as those that are made in code, and can be put beside such.
+/// They are the same [`Rule`]s as those made in code, and can be used beside them.
 ///
 /// ```
 /// use tollgate::{Quota, Rule};
@@ -45,7 +45,7 @@ pub struct RuleFile {
 }
 
 impl RuleFile {
-    /// Reads a file, whose name says by its ending what format it has.
+    /// Reads a file, whose extension determines its format.
     ///
     /// ```no_run
     /// use tollgate_rules::{Registry, RuleFile};
@@ -56,7 +56,7 @@ impl RuleFile {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or [makes no sense](Self::parse).
+    /// When the file cannot be read, or [is invalid](Self::parse).
     pub fn load(path: impl AsRef<Path>, registry: &Registry) -> Result<Self, RuleFileError> {
         let path = path.as_ref();
         let format = Format::of(path).ok_or_else(|| RuleFileError::unknown_format(path))?;
@@ -64,11 +64,11 @@ impl RuleFile {
         Self::parse(&path.to_string_lossy(), bytes, format, registry)
     }
 
-    /// Reads a text. The name is what errors call it.
+    /// Parses a text. Errors refer to it by `name`.
     ///
     /// # Errors
     ///
-    /// When it makes no sense. The error has all that is wrong with it.
+    /// When it is invalid. The error lists everything that is wrong with it.
     pub fn parse(
         name: &str,
         text: impl AsRef<[u8]>,
@@ -88,30 +88,31 @@ impl RuleFile {
         }
     }
 
-    /// The rules, in their order.
+    /// The rules, in order.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// The rules, in their order.
+    /// The rules, in order.
     #[must_use]
     pub fn into_rules(self) -> Vec<Rule> {
         self.rules
     }
 
-    /// What the file says for the layer.
+    /// The file's settings for the layer.
     #[must_use]
     pub const fn layer(&self) -> &LayerSettings {
         &self.layer
     }
 
-    /// What it says beside its rules, which layer and limiter take when they are made.
+    /// The file's settings besides its rules, which the layer and the limiter take when they are built.
     #[cfg(feature = "reload")]
     pub(crate) const fn settings(&self) -> (LayerSettings, LimiterSettings) {
         (self.layer, self.limiter)
     }
 
-    /// Starts making a limiter with the rules and bounds of the file. It counts in memory unless another store is given.
+    /// Starts building a limiter with the rules and bounds of the file. It counts in memory unless another
+    /// store is set.
     pub fn limiter(&self) -> LimiterBuilder {
         self.limiter.apply(Limiter::builder()).rules(self.rules.iter().cloned())
     }

@@ -1,10 +1,10 @@
-//! How rules are written.
+//! The formats of rules.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// How rules are written.
+/// The format of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -23,7 +23,7 @@ impl Format {
     #[cfg(feature = "yaml")]
     pub(crate) const ENDINGS: &str = "`.toml`, `.json`, `.yaml` or `.yml`";
 
-    /// The format of a file, by the ending of its name.
+    /// The format of a file, by its extension.
     ///
     /// ```
     /// use tollgate_rules::Format;
@@ -44,7 +44,7 @@ impl Format {
     }
 }
 
-/// Its name, such as `toml`.
+/// The name of the format, such as `toml`.
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -56,7 +56,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// By its name, which is the ending of its files.
+/// By its name, which is the extension of its files.
 impl FromStr for Format {
     type Err = UnknownFormat;
 
@@ -65,7 +65,7 @@ impl FromStr for Format {
     }
 }
 
-/// A name that is no format's.
+/// A name that is not that of a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFormat(String);
 

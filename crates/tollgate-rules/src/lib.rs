@@ -1,4 +1,4 @@
-// One of its examples needs the feature, and is tried where that is there.
+// One of the README's examples needs the feature `reload`, so doctests include it only with that feature.
 #![cfg_attr(any(feature = "reload", not(doctest)), doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -42,5 +42,6 @@ pub use self::source::RedisSource;
 #[cfg(feature = "reload")]
 pub use self::source::{Document, FileSource, Source, SourceError};
 
-/// The JSON Schema of rule files, of every format, by which editors check and complete them while they are written.
+/// The JSON Schema of rule files in every format, with which editors check and complete them as they are
+/// written.
 pub const SCHEMA: &str = include_str!("../rules.schema.json");

@@ -1,4 +1,4 @@
-//! Something that is wrong in a file, as it is told.
+//! Something that is wrong in a file, as it is reported.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::excerpt::{Excerpt, Lines, harmless_text};
 use crate::scope::{Finding, Findings, RuleLabel};
 
-/// The longest message, in characters. Some have a text of the file in them.
+/// The longest message, in characters. Some quote text of the file.
 const MAX_MESSAGE: usize = 400;
 /// The longest name of a rule or a field that is shown, in characters.
 const MAX_NAME: usize = 80;
@@ -61,25 +61,25 @@ impl Problem {
         }
     }
 
-    /// The file, as it was named when it was read.
+    /// The file, by the name it was read under.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The line, from one.
+    /// The line, starting at one.
     #[must_use]
     pub const fn line(&self) -> usize {
         self.excerpt.line
     }
 
-    /// The column, in characters, from one.
+    /// The column, in characters, starting at one.
     #[must_use]
     pub const fn column(&self) -> usize {
         self.excerpt.column
     }
 
-    /// The name of the rule, if it is in a rule that has one.
+    /// The name of the rule, if the problem is in a rule that has one.
     #[must_use]
     pub fn rule(&self) -> Option<&str> {
         match &self.rule {
@@ -88,7 +88,7 @@ impl Problem {
         }
     }
 
-    /// The field, such as `quota` or `tiers.pro.quota`, if it is in one.
+    /// The field, such as `quota` or `tiers.pro.quota`, if the problem is in one.
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         self.field.as_deref()
@@ -100,7 +100,7 @@ impl Problem {
         &self.message
     }
 
-    /// What would be right, as far as that can be told.
+    /// What would be right, as far as that is known.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()

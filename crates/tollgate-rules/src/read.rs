@@ -1,18 +1,18 @@
-//! From a tree to the types of the model: what kind of value each field takes, and which fields there are.
+//! From a tree to the types of the model: which fields there are, and what kind of value each takes.
 //!
-//! A field that cannot be read is reported and left out, and what stands beside it is read all the same, so that all
-//! that is wrong is found in one go.
+//! A field that cannot be read is reported and left out, and the fields beside it are read nevertheless, so
+//! that all problems are found in one pass.
 
 use crate::scope::Scope;
 use crate::tree::{Entry, Node, Span, Value};
 
-/// Something that a file can say.
+/// Something that a file can contain.
 pub(crate) trait Read: Sized {
-    /// Reads it, or says why that cannot be done.
+    /// Reads it, or reports why it cannot be read.
     fn read(node: &Node, scope: &Scope<'_>) -> Option<Self>;
 }
 
-/// Something, and where it is said.
+/// A value, and where it is in the text.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
     pub(crate) span: Span,
@@ -20,13 +20,13 @@ pub(crate) struct At<T> {
 }
 
 impl<T> At<T> {
-    /// The same place, and something else.
+    /// Another value at the same place.
     pub(crate) fn with<U>(&self, value: U) -> At<U> {
         At { span: self.span.clone(), value }
     }
 }
 
-/// Where it is said has no part in what is said.
+/// Equality ignores where a value is in the text.
 impl<T: PartialEq> PartialEq for At<T> {
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
@@ -42,10 +42,11 @@ impl<T: Read> Read for At<T> {
 /// A field of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Field<T> {
-    /// It is not there.
+    /// It is absent.
     #[default]
     Unsaid,
-    /// It is there, but could not be read, which has been reported. Nothing follows from its not being known.
+    /// It is present, but could not be read, which has been reported. Nothing is concluded from its unknown
+    /// value.
     Unread,
     Said(At<T>),
 }
@@ -62,12 +63,12 @@ impl<T> Field<T> {
         self.get().map(|at| &at.value)
     }
 
-    /// Whether it is not there, and not only unreadable.
+    /// Whether it is absent, and not merely unreadable.
     pub(crate) fn is_unsaid(&self) -> bool {
         matches!(self, Self::Unsaid)
     }
 
-    /// Whether it is there, but could not be read.
+    /// Whether it is present, but could not be read.
     pub(crate) fn is_unread(&self) -> bool {
         matches!(self, Self::Unread)
     }
@@ -110,13 +111,13 @@ impl<T: Read> Read for Vec<T> {
         let Value::List(nodes) = &node.value else {
             return expected("a list", node, scope);
         };
-        // All of them are read, also those after one that cannot be.
+        // All of them are read, including those after one that cannot be.
         let read: Self = nodes.iter().filter_map(|node| T::read(node, scope)).collect();
         (read.len() == nodes.len()).then_some(read)
     }
 }
 
-/// Fields whose names are for the writer to choose.
+/// Fields whose names the writer chooses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named<T>(pub(crate) Vec<(At<String>, At<T>)>);
 
@@ -129,7 +130,7 @@ impl<T: Read> Read for Named<T> {
             Some((name, node))
         };
         let mut read: Vec<_> = entries.iter().filter_map(read).collect();
-        // Their order says nothing, and some formats do not keep it.
+        // Their order has no meaning, and some formats do not keep it.
         read.sort_by(|(one, _), (other, _)| one.value.cmp(&other.value));
         (read.len() == entries.len()).then_some(Self(read))
     }
@@ -164,7 +165,7 @@ impl Read for u32 {
     }
 }
 
-/// Says that something else was expected.
+/// Reports that something else was expected.
 pub(crate) fn expected<T>(what: &str, node: &Node, scope: &Scope<'_>) -> Option<T> {
     if !matches!(node.value, Value::Unread) {
         scope.problem(node.span.clone(), format!("expected {what}, found {}", node.value.kind()));

@@ -1,4 +1,4 @@
-//! What the application made and a file can refer to by name.
+//! What the application made in code and a file can refer to by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(crate) type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
 pub(crate) type PredicateFn = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 pub(crate) type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync>;
 
-/// What the application made in code, by the names under which a file refers to it.
+/// What the application made in code, under the names by which a file refers to it.
 ///
 /// A file cannot hold a closure, but it can name one:
 ///
@@ -51,8 +51,8 @@ pub(crate) type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync
 /// # Ok::<(), tollgate_rules::RuleFileError>(())
 /// ```
 ///
-/// Keys, tiers, costs, predicates and settlings have names of their own each: a key and a cost can have the same. What is
-/// registered under a name that was taken takes its place.
+/// Keys, tiers, costs, predicates and settlements have separate namespaces: a key and a cost can have the
+/// same name. Registering a name again replaces what it stood for.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Registry {
@@ -61,9 +61,9 @@ pub struct Registry {
     costs: BTreeMap<String, CostFn>,
     predicates: BTreeMap<String, PredicateFn>,
     settlings: BTreeMap<String, SettleFn>,
-    /// Whether names that nothing was registered under are taken as well.
+    /// Whether names under which nothing was registered are accepted as well.
     any: bool,
-    /// What a lookup finds that nothing was registered under.
+    /// The result of a lookup under whose name nothing was registered.
     any_tier: TierChoice,
 }
 
@@ -75,7 +75,7 @@ pub(crate) enum TierLookup {
 }
 
 impl TierLookup {
-    /// The rule, which finds tiers by this.
+    /// The rule, with this lookup of tiers.
     pub(crate) fn add_to(self, rule: Rule) -> Rule {
         match self {
             Self::Now(lookup) => rule.tier_by(move |head| lookup(head)),
@@ -85,16 +85,17 @@ impl TierLookup {
 }
 
 impl Registry {
-    /// One that has nothing.
+    /// An empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One that takes every name, for who looks at a file without the application it is for: a check before it is
-    /// deployed, or a tool that explains it.
+    /// A registry that accepts every name, for inspecting a file without its application: checking it before
+    /// it is deployed, or explaining it.
     ///
-    /// What stands for what nothing was registered under is the simplest there is: a key is the same for all, and shows the
-    /// name; callers are in no tier, or in [one](Self::any_tier); a request costs one; a predicate is true; and what was charged is kept.
+    /// A name that nothing was registered under gets the simplest stand-in. A key is the same for all, and
+    /// shows the name. Callers are in no tier, or in [one](Self::any_tier). A request costs one. A predicate
+    /// is true. What was charged is kept.
     ///
     /// ```
     /// use tollgate_rules::{Format, Registry, RuleFile};
@@ -104,23 +105,24 @@ impl Registry {
     /// assert!(RuleFile::parse("rules.json", text, Format::Json, &Registry::any()).is_ok());
     /// ```
     ///
-    /// Not for serving: everybody would be counted together.
+    /// Do not serve with it: everybody would be counted together.
     pub fn any() -> Self {
         Self { any: true, ..Self::default() }
     }
 
-    /// The tier that callers are in by [any](Self::any) lookup that nothing was registered under.
+    /// The tier in which a lookup of [`any`](Self::any) puts callers if nothing was registered under its
+    /// name.
     pub fn any_tier(self, tier: impl Into<TierChoice>) -> Self {
         Self { any_tier: tier.into(), ..self }
     }
 
-    /// A key: `key = { registered = "…" }`.
+    /// Registers a key: `key = { registered = "…" }`.
     pub fn key(mut self, name: impl Into<String>, key: impl KeyExtractor) -> Self {
         self.keys.insert(name.into(), Arc::new(key));
         self
     }
 
-    /// A key that is taken from what an outer layer put into the request's extensions. See
+    /// Registers a key taken from what an outer layer put into the request's extensions. See
     /// [`key::extension`](tollgate::key::extension).
     pub fn extension<T, K>(self, name: impl Into<String>, f: impl Fn(&T) -> K + Send + Sync + 'static) -> Self
     where
@@ -130,7 +132,7 @@ impl Registry {
         self.key(name, key::extension(f))
     }
 
-    /// A lookup of tiers: `tier-by = "…"`. See [`Rule::tier_by`].
+    /// Registers a tier lookup: `tier-by = "…"`. See [`Rule::tier_by`].
     pub fn tier<T, F>(mut self, name: impl Into<String>, lookup: F) -> Self
     where
         T: Into<TierChoice>,
@@ -140,7 +142,7 @@ impl Registry {
         self
     }
 
-    /// A lookup of tiers that asks somebody else. See [`Rule::tier_by_async`].
+    /// Registers an async tier lookup. See [`Rule::tier_by_async`].
     pub fn tier_async<T, U, F>(mut self, name: impl Into<String>, lookup: F) -> Self
     where
         T: Into<TierChoice>,
@@ -155,7 +157,7 @@ impl Registry {
         self
     }
 
-    /// A cost that depends on the request: `cost = { registered = "…" }`. See [`Rule::cost_by`].
+    /// Registers a cost that depends on the request: `cost = { registered = "…" }`. See [`Rule::cost_by`].
     pub fn cost(
         mut self,
         name: impl Into<String>,
@@ -165,7 +167,7 @@ impl Registry {
         self
     }
 
-    /// A predicate: `when = "…"`. See [`Rule::when`].
+    /// Registers a predicate: `when = "…"`. See [`Rule::when`].
     pub fn predicate(
         mut self,
         name: impl Into<String>,
@@ -175,7 +177,7 @@ impl Registry {
         self
     }
 
-    /// What a request has really cost, by its response: `settle-by = "…"`. See [`Rule::settle_by`].
+    /// Registers the actual cost of a request, by its response: `settle-by = "…"`. See [`Rule::settle_by`].
     pub fn settle<T: Into<Settle>>(
         mut self,
         name: impl Into<String>,
@@ -210,7 +212,7 @@ impl Registry {
         self.find(&self.settlings, name, || Arc::new(|_| Settle::Keep))
     }
 
-    /// What was registered under a name, or what stands for it.
+    /// What was registered under a name, or its stand-in.
     fn find<T: Clone>(
         &self,
         registered: &BTreeMap<String, T>,

@@ -1,38 +1,39 @@
-//! Where in a file somebody is reading, and what was found to be wrong.
+//! The position in a file while it is read, and the problems found so far.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::tree::Span;
 
-/// How much is kept of what is wrong. A file of which all is wrong must not take more memory than it has itself.
+/// How many problems are kept. A file in which everything is wrong must not take more memory than it has
+/// itself.
 const MAX_KEPT: usize = 1_000;
 
-/// All that was found to be wrong.
+/// All problems found.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     kept: RefCell<Vec<Finding>>,
     count: Cell<usize>,
 }
 
-/// Something that is wrong, as it is found.
+/// A problem, as it is found.
 #[derive(Debug)]
 pub(crate) struct Finding {
     pub(crate) span: Span,
     pub(crate) rule: Option<RuleLabel>,
-    /// The fields that lead to it, with dots between them; empty if it is none's.
+    /// The path of fields to the problem, joined by dots; empty if it is not in a field.
     pub(crate) field: String,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    /// Where the same was said first, if it must not be said again.
+    /// Where the same was first given, if it must not be repeated.
     pub(crate) first: Option<Span>,
 }
 
-/// What a rule is called.
+/// How a rule is identified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RuleLabel {
     Name(Rc<str>),
-    /// Its number, from one, as it has no name that could be read.
+    /// Its number, starting at one, if it has no readable name.
     Number(usize),
 }
 
@@ -41,12 +42,12 @@ impl Findings {
         self.count.get() == 0
     }
 
-    /// How many there are, of which not all may have been kept.
+    /// How many were found, of which not all may have been kept.
     pub(crate) fn count(&self) -> usize {
         self.count.get()
     }
 
-    /// As they stand in the text.
+    /// In the order of the text.
     pub(crate) fn into_sorted(self) -> Vec<Finding> {
         let mut findings = self.kept.into_inner();
         findings.sort_by_key(|finding| finding.span.start);
@@ -54,7 +55,7 @@ impl Findings {
     }
 }
 
-/// A rule and a field of it, or a part of the file that is no rule's.
+/// A rule and a field of it, or a part of the file outside of rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope<'a> {
     findings: &'a Findings,
@@ -73,23 +74,23 @@ impl<'a> Scope<'a> {
         Self { findings: self.findings, rule: Some(rule), field: String::new() }
     }
 
-    /// A field of what this is the scope of.
+    /// A field within this scope.
     pub(crate) fn field(&self, name: &str) -> Self {
         let dot = if self.field.is_empty() { "" } else { "." };
         Self { findings: self.findings, rule: self.rule.clone(), field: format!("{}{dot}{name}", self.field) }
     }
 
-    /// How much was found to be wrong until now, anywhere.
+    /// How many problems have been found so far, anywhere.
     pub(crate) fn found(&self) -> usize {
         self.findings.count()
     }
 
-    /// Something is wrong here.
+    /// Reports a problem here.
     pub(crate) fn problem(&self, span: Span, message: impl Into<String>) {
         self.report(span, message.into(), None, None);
     }
 
-    /// Something is wrong here, and this may be what was meant.
+    /// Reports a problem here, with what may have been meant.
     pub(crate) fn problem_with(
         &self,
         span: Span,
@@ -99,7 +100,7 @@ impl<'a> Scope<'a> {
         self.report(span, message.into(), help.into(), None);
     }
 
-    /// Something is said that must be said once, and was.
+    /// Reports that something was given again that may be given only once.
     pub(crate) fn problem_twice(&self, span: Span, message: impl Into<String>, first: Span) {
         self.report(span, message.into(), None, Some(first));
     }

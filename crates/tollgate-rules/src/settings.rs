@@ -1,4 +1,4 @@
-//! What a file says that is no rule's: for the layer and for the limiter.
+//! A file's settings besides its rules: for the layer and for the limiter.
 
 use tollgate::core::Store;
 use tollgate::{ChosenRejection, IetfDraft, LimiterBuilder, RateLimitLayer};
@@ -7,10 +7,10 @@ use crate::model::{IetfWord, LayerTable, LimiterTable, RejectionWord};
 use crate::read::At;
 use crate::scope::Scope;
 
-/// What a file says for the layer: which header fields are written, whether preflights are limited, and what requests are
-/// answered that do not go on.
+/// A file's settings for the layer: which header fields are written, whether preflights are limited, and how
+/// rejected requests are answered.
 ///
-/// What the file does not say is left as the application has it.
+/// Settings that the file does not have are left as the application set them.
 ///
 /// ```
 /// use tollgate::RateLimitLayer;
@@ -53,7 +53,7 @@ impl LayerSettings {
         self.x_ratelimit_headers
     }
 
-    /// By which draft `RateLimit` and `RateLimit-Policy` are written; `None` if the file does not say.
+    /// The draft by which `RateLimit` and `RateLimit-Policy` are written; `None` if the file does not say.
     #[must_use]
     pub const fn ietf_headers(&self) -> Option<IetfDraft> {
         self.ietf_headers
@@ -65,7 +65,7 @@ impl LayerSettings {
         self.charge_preflights
     }
 
-    /// What requests are answered that do not go on: what the file says, or this, if it does not say.
+    /// How rejected requests are answered: as the file says, or by `own` if it does not say.
     pub fn rejection<R>(&self, own: R) -> ChosenRejection<R> {
         match self.rejection {
             None => ChosenRejection::Own(own),
@@ -74,7 +74,7 @@ impl LayerSettings {
         }
     }
 
-    /// The layer as the file wants it.
+    /// Applies the settings to the layer.
     pub fn apply<S, R>(&self, mut layer: RateLimitLayer<S, R>) -> RateLimitLayer<S, ChosenRejection<R>> {
         if let Some(on) = self.x_ratelimit_headers {
             layer = layer.x_ratelimit_headers(on);
@@ -89,7 +89,7 @@ impl LayerSettings {
     }
 }
 
-/// Bounds that a file says for the limiter.
+/// A file's bounds for the limiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LimiterSettings {
     max_waiting: Option<usize>,
@@ -121,13 +121,13 @@ impl LimiterSettings {
     }
 }
 
-/// The fields that differ. Layer and limiter have taken those of the first when they were made.
+/// The fields that differ. The layer and the limiter took their values from the first when they were built.
 #[cfg(feature = "reload")]
 pub(crate) fn changed(
     before: (LayerSettings, LimiterSettings),
     after: (LayerSettings, LimiterSettings),
 ) -> Vec<&'static str> {
-    // All fields by their names, so that none that is added is forgotten here.
+    // All fields are listed by name, so that a new one cannot be forgotten here.
     let (LayerSettings { x_ratelimit_headers, ietf_headers, charge_preflights, rejection }, limiter) = before;
     let LimiterSettings { max_waiting, max_local_keys } = limiter;
     let (layer, limiter) = after;

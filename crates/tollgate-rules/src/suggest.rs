@@ -1,16 +1,16 @@
-//! What somebody may have meant.
+//! Suggestions for misspelled words.
 
-/// The longest word that is compared with others: longer ones are no slip of the fingers.
+/// The longest word that is compared with others: longer ones are not typos.
 const MAX_LEN: usize = 64;
 
-/// The word of these that is written most alike, if one is alike enough to be meant.
+/// The most similar of these words, if it is similar enough to be meant.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > MAX_LEN {
         return None;
     }
-    // Spelled with capitals or underscores it is the same word to whoever wrote it.
+    // Written with capitals, underscores or spaces it is still the same word to its writer.
     let normal = word.to_lowercase().replace(['_', ' '], "-");
-    // A third of a word may be wrong, but one letter always: who writes `get` for `GET` has it all wrong.
+    // A third of a word may be wrong, and one letter in any case.
     let most = (normal.chars().count() / 3).max(1);
     let distance = |known: &str| strsim::damerau_levenshtein(&normal, &known.to_lowercase());
     known
@@ -22,12 +22,12 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, known)| known)
 }
 
-/// `did you mean …?`, if there is something that may have been meant.
+/// `did you mean …?`, if there is a suggestion.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, known).map(|known| format!("did you mean `{known}`?"))
 }
 
-/// Words as a list to be read: `a`, `b` and `c`.
+/// Words as a readable list: `a`, `b` and `c`.
 pub(crate) fn list<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.split_last() {

@@ -1,4 +1,4 @@
-//! What the log and the metrics are told of reloads. Without the features `tracing` and `metrics` nothing is.
+//! Logging and metrics of reloads. Without the features `tracing` and `metrics` it does nothing.
 #![cfg_attr(not(all(feature = "metrics", feature = "tracing")), allow(unused_variables))]
 
 use std::fmt::Display;
@@ -9,7 +9,7 @@ use crate::ReloadError;
 #[cfg(feature = "metrics")]
 use crate::reload::metrics::{self, Outcome};
 
-/// Rules came into force.
+/// Reports that rules came into force.
 pub(crate) fn applied(
     source: &'static str,
     former: &str,
@@ -39,7 +39,7 @@ pub(crate) fn applied(
     }
 }
 
-/// Rules were refused, or could not be read.
+/// Counts that rules were refused, or could not be read.
 pub(crate) fn counted(source: &'static str, is_refused: bool) {
     #[cfg(feature = "metrics")]
     {
@@ -48,7 +48,7 @@ pub(crate) fn counted(source: &'static str, is_refused: bool) {
     }
 }
 
-/// The same, said in words.
+/// Logs the same.
 pub(crate) fn failed(source: &'static str, in_force: &str, error: &ReloadError) {
     #[cfg(feature = "tracing")]
     match error.refused_version() {
@@ -61,7 +61,7 @@ pub(crate) fn failed(source: &'static str, in_force: &str, error: &ReloadError) 
     }
 }
 
-/// The source has the rules in force again.
+/// Reports that the source has the rules in force again.
 pub(crate) fn mended(source: &'static str, version: &str) {
     #[cfg(feature = "metrics")]
     metrics::failing(source, false);
@@ -69,7 +69,7 @@ pub(crate) fn mended(source: &'static str, version: &str) {
     tracing::info!(source, version, "the rules in force are those of the source again");
 }
 
-/// A file is not watched, and only looked at.
+/// Logs that a file is not watched, only polled.
 pub(crate) fn unwatched(path: &Path, reason: &str, interval: Duration) {
     #[cfg(feature = "tracing")]
     tracing::warn!(
@@ -80,13 +80,13 @@ pub(crate) fn unwatched(path: &Path, reason: &str, interval: Duration) {
     );
 }
 
-/// The last good rules could not be written.
+/// Logs that the last good rules could not be written.
 pub(crate) fn not_kept(path: &Path, error: &dyn Display) {
     #[cfg(feature = "tracing")]
     tracing::warn!(path = %path.display(), %error, "the rules in force could not be kept for the next start");
 }
 
-/// The last good rules could not be used.
+/// Logs that the last good rules could not be used.
 pub(crate) fn not_restored(path: &Path, error: &dyn Display) {
     #[cfg(feature = "tracing")]
     tracing::warn!(path = %path.display(), %error, "the rules that were kept for this start cannot be used");

@@ -7,9 +7,10 @@ use tollgate::ConfigError;
 
 use crate::{Document, Format, Problem, RuleFileError, SourceError};
 
-/// Rules that did not come into force, because they could not be read or make no sense.
+/// Rules that did not come into force, because they could not be read or are invalid.
 ///
-/// `Display` shows all of it: why they could not be read, or all that is wrong with them, each with its line.
+/// `Display` shows everything: why they could not be read, or all that is wrong with them, each problem with
+/// its line.
 #[derive(Debug)]
 pub struct ReloadError(Kind);
 
@@ -23,9 +24,9 @@ enum Kind {
 #[derive(Debug)]
 pub(super) enum Reason {
     Wrong(RuleFileError),
-    /// Each makes sense, but they do not fit together with those that the application has.
+    /// Each rule is valid, but they do not fit together with those of the application.
     Unfit(ConfigError),
-    /// Looking at them failed, which nothing in them should be able to do.
+    /// Checking them failed, which nothing in them should be able to cause.
     Failed(String),
 }
 
@@ -38,7 +39,7 @@ impl ReloadError {
         Self(Kind::Refused { version: version.to_owned(), format, name: name.to_owned(), reason })
     }
 
-    /// Whether it is this that was refused. The same text can make sense in another format.
+    /// Whether this is the document that was refused. The same text can be valid in another format.
     pub(super) fn has_refused(&self, document: &Document) -> bool {
         match &self.0 {
             Kind::Unread(_) => false,
@@ -57,7 +58,7 @@ impl ReloadError {
         }
     }
 
-    /// All that is wrong with the rules, as it stands there. See [`RuleFileError::problems`].
+    /// Everything that is wrong with the rules, in the order of the text. See [`RuleFileError::problems`].
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         match &self.0 {
@@ -75,7 +76,7 @@ impl fmt::Display for ReloadError {
                 let mut cause = error.source();
                 while let Some(error) = cause {
                     let said = error.to_string();
-                    // Some say what their cause says.
+                    // Some errors repeat the message of their cause.
                     if !shown.ends_with(&said) {
                         shown = format!("{shown}: {said}");
                     }
@@ -94,5 +95,5 @@ impl fmt::Display for ReloadError {
     }
 }
 
-// What `Display` shows has all causes in it.
+// `Display` already includes all causes.
 impl Error for ReloadError {}

@@ -1,4 +1,4 @@
-//! What is left in the hands of who started it.
+//! The handle of a running reload task.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use tokio::task::AbortHandle;
 
 use super::ReloadStatus;
 
-/// Somebody who wants the source to be read now, and to be told when that was done.
+/// A request to read the source now, and to be notified when that is done.
 pub(super) type Asked = oneshot::Sender<()>;
 
-/// Rules that are being reloaded, for as long as there is this handle.
+/// A handle that keeps reloading rules for as long as it exists.
 ///
-/// When it is dropped, the rules in force stay as they are.
+/// When it is dropped, the rules in force stay in force.
 #[must_use = "rules are reloaded only for as long as there is the handle"]
 pub struct ReloadHandle {
     pub(super) status: watch::Receiver<ReloadStatus>,
@@ -27,24 +27,25 @@ impl ReloadHandle {
         self.status.borrow().clone()
     }
 
-    /// Tells each change of the [status](Self::status).
+    /// A receiver that sees each change of the [status](Self::status).
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<ReloadStatus> {
         self.status.clone()
     }
 
-    /// Reads the source now, without waiting until it tells of a change, and says what the status is then. For a signal,
-    /// or an address that operators call.
+    /// Reads the source now, without waiting for it to report a change, and returns the status after that.
+    /// Useful for a signal, or an endpoint that operators call.
     pub async fn reload(&self) -> ReloadStatus {
         let (done, is_done) = oneshot::channel();
         if self.asked.send(done).await.is_ok() {
-            // Of a source that has panicked nothing more comes, and the status says what was.
+            // A source that has panicked sends nothing more, and the status stays as it was.
             let _ = is_done.await;
         }
         self.status()
     }
 
-    /// Whether rules are still reloaded. They are, unless the source has panicked or the runtime has ended.
+    /// Whether rules are still reloaded. They are, unless the source has panicked or the runtime has shut
+    /// down.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.task.is_finished()

@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 use super::set::{Reader, Set};
 use crate::{Document, Format, told};
 
-/// Where they are kept.
+/// The file in which they are kept.
 #[derive(Clone, Debug)]
 pub(super) struct LastGood(Arc<Path>);
 
@@ -20,7 +20,7 @@ impl LastGood {
         Self(path.into())
     }
 
-    /// Keeps rules that have come into force. If that fails, they are in force all the same.
+    /// Keeps rules that have come into force. They are in force even if that fails.
     pub(super) async fn keep(&self, document: Document) {
         let path = Arc::clone(&self.0);
         let written = spawn_blocking(move || write(&path, &document)).await;
@@ -29,7 +29,7 @@ impl LastGood {
         }
     }
 
-    /// The rules that were kept, if there are any that make sense.
+    /// The rules that were kept, if there are any and they are valid.
     pub(super) async fn restore(&self, reader: &Arc<Reader>) -> Option<Set> {
         let path = Arc::clone(&self.0);
         let document =
@@ -57,7 +57,8 @@ fn read(path: &Path) -> io::Result<Document> {
     Ok(Document::kept(field("name")?, format, field("text")?, field("version")?))
 }
 
-/// Writes them beside, and then in the place of those before: whenever the process ends, one of both is whole.
+/// Writes a new file beside the previous one and renames it into its place: whenever the process ends, one of
+/// the two is complete.
 fn write(path: &Path, document: &Document) -> io::Result<()> {
     let text = std::str::from_utf8(document.text())
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;

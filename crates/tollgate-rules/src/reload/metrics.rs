@@ -1,15 +1,15 @@
-//! What the `metrics` facade is told of reloads.
+//! Metrics of reloads, through the `metrics` facade.
 //!
-//! | name | kind | labels | what it is |
+//! | name | kind | labels | meaning |
 //! |---|---|---|---|
 //! | `tollgate_reloads_total` | counter | `source`, `outcome` | sets of rules that were `applied` or `refused`, and how often the source was `unread` |
-//! | `tollgate_reload_failing` | gauge | `source` | 1 while the source has rules that were refused, or cannot be read, else 0 |
+//! | `tollgate_reload_failing` | gauge | `source` | 1 while the source has rules that were refused, or cannot be read; otherwise 0 |
 //! | `tollgate_rules` | gauge | | how many rules are in force |
-//! | `tollgate_rule_set_info` | gauge | `version` | 1 for the version in force, 0 for those before |
+//! | `tollgate_rule_set_info` | gauge | `version` | 1 for the version in force, 0 for previous ones |
 
 use metrics::{counter, gauge};
 
-/// What became of an attempt to reload.
+/// The outcome of an attempt to reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Applied,
@@ -30,7 +30,8 @@ impl Outcome {
 }
 
 pub(crate) fn reloaded(source: &'static str, outcome: Outcome) {
-    // All of them are there from the first on: of a counter that begins with 1, Prometheus does not see that it has grown.
+    // All outcomes are registered from the start: Prometheus does not see an increase in a counter that
+    // begins at 1.
     for each in Outcome::ALL {
         counter!("tollgate_reloads_total", "source" => source, "outcome" => each.as_str())
             .increment(u64::from(each == outcome));
@@ -50,7 +51,7 @@ pub(crate) fn in_force(former: &str, version: &str, rules: usize) {
     gauge!("tollgate_rule_set_info", "version" => version.to_owned()).set(1.0);
 }
 
-/// Says what they are to whoever exports them.
+/// Describes the metrics to the exporter.
 pub(crate) fn describe() {
     metrics::describe_counter!(
         "tollgate_reloads_total",

@@ -23,12 +23,12 @@ pub use self::status::{ReloadProblem, ReloadStatus};
 use self::task::Task;
 use crate::{LayerSettings, Registry, RuleFile, Source};
 
-/// Keeps the rules of a limiter as a source has them.
+/// Keeps the rules of a limiter up to date with a source.
 ///
-/// First the rules are [loaded](Self::load), and a service that has none that make sense does not start. Then the limiter is
-/// made, and [from there on](Loaded::start) each set of rules that the source has is put into force as a whole, between
-/// two requests. Counters are kept. A set that makes no sense is refused as a whole, the rules before it stay in force, and
-/// [`ReloadHandle::status`], log and metrics tell.
+/// First the rules are [loaded](Self::load); a service without valid rules does not start. Then the limiter
+/// is built, and [from then on](Loaded::start) each set of rules from the source is put into force as a
+/// whole, between two requests. Counters are kept. An invalid set is refused as a whole, and the previous
+/// rules stay in force. [`ReloadHandle::status`], the log and metrics report it.
 ///
 /// ```no_run
 /// use tollgate::{ChosenRejection, MemoryStore, RateLimitLayer};
@@ -46,11 +46,11 @@ use crate::{LayerSettings, Registry, RuleFile, Source};
 /// }
 /// ```
 ///
-/// # What takes a restart
+/// # What needs a restart
 ///
-/// Rules and trusted proxies are what is reloaded. What the text says in `layer` and `limiter` was asked for when the
-/// layer and the limiter were made. A change of it is told by [`ReloadStatus::needs_restart`] and in the log, and takes
-/// effect at the next start.
+/// Rules and trusted proxies are reloaded. The settings in `layer` and `limiter` were applied when the layer
+/// and the limiter were built. A change to them is reported by [`ReloadStatus::needs_restart`] and in the
+/// log, and takes effect at the next start.
 #[derive(Debug)]
 #[must_use]
 pub struct Reloader<S> {
@@ -60,39 +60,40 @@ pub struct Reloader<S> {
 }
 
 impl<S: Source> Reloader<S> {
-    /// Rules of this source.
+    /// Creates a reloader for the rules of this source.
     pub fn new(source: S) -> Self {
         Self { source, reader: Reader::default(), last_good: None }
     }
 
-    /// What rules can refer to by name.
+    /// Sets what rules can refer to by name.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.reader.registry = registry;
         self
     }
 
-    /// A rule of the application, which is in force beside those of the source, whatever these are. Rules of the source
-    /// that have its name are refused.
+    /// Adds a rule of the application, which is in force beside those of the source, whatever they are. Rules
+    /// of the source with the same name are refused.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.reader.beside.push(rule);
         self
     }
 
-    /// Keeps the rules in force in this file, and starts with them if the source cannot be read or its rules make no
-    /// sense.
+    /// Keeps the rules in force in this file, and starts with them if the source cannot be read or its rules
+    /// are invalid.
     ///
-    /// Without, such a service does not start; with it, it starts with rules that may be old, which
-    /// [`ReloadStatus::problem`] tells.
+    /// Without it, the service does not start in that case. With it, the service starts with rules that may
+    /// be old, which [`ReloadStatus::problem`] reports.
     pub fn last_good(mut self, path: impl Into<PathBuf>) -> Self {
         self.last_good = Some(path.into());
         self
     }
 
-    /// Loads the rules with which to start.
+    /// Loads the rules to start with.
     ///
     /// # Errors
     ///
-    /// When the source cannot be read, or its rules make no sense, and no [last good ones](Self::last_good) are kept.
+    /// When the source cannot be read, or its rules are invalid, and no [last good ones](Self::last_good) are
+    /// kept.
     pub async fn load(self) -> Result<Loaded<S>, ReloadError> {
         let Self { mut source, reader, last_good } = self;
         let (reader, last_good) = (Arc::new(reader), last_good.map(LastGood::new));
@@ -118,7 +119,7 @@ impl<S: Source> Reloader<S> {
     }
 }
 
-/// Rules that have been loaded, for a limiter that is to be made.
+/// Rules that have been loaded, for a limiter that is yet to be built.
 #[derive(Debug)]
 #[must_use]
 pub struct Loaded<S> {
@@ -126,7 +127,7 @@ pub struct Loaded<S> {
     reader: Arc<Reader>,
     last_good: Option<LastGood>,
     set: Set,
-    /// Why the rules are the last good ones.
+    /// Why these are the last good rules.
     problem: Option<ReloadError>,
     read_at: Option<SystemTime>,
 }
@@ -138,31 +139,32 @@ impl<S: Source> Loaded<S> {
         &self.set.version
     }
 
-    /// The rules of the source, and what it says beside them.
+    /// The rules of the source, and its other settings.
     pub fn file(&self) -> &RuleFile {
         &self.set.file
     }
 
-    /// What the rules say for the layer.
+    /// The settings for the layer.
     pub const fn layer(&self) -> &LayerSettings {
         self.set.file.layer()
     }
 
-    /// Starts making a limiter with the rules, those of the application among them, and the bounds that they say. It counts
-    /// in memory unless another store is given.
+    /// Starts building a limiter with the rules, including those of the application, and their bounds. It
+    /// counts in memory unless another store is set.
     pub fn limiter(&self) -> LimiterBuilder {
         self.set.file.limiter().rules(self.reader.beside.iter().cloned()).version(self.version())
     }
 
-    /// Why these are the [last good](Reloader::last_good) rules and not those of the source; `None` if they are.
+    /// Why these are the [last good](Reloader::last_good) rules and not those of the source; `None` if they
+    /// are the source's.
     #[must_use]
     pub const fn problem(&self) -> Option<&ReloadError> {
         self.problem.as_ref()
     }
 
-    /// Puts the rules into force in a limiter, and from now on all others that the source will have.
+    /// Puts the rules into force in a limiter, and from now on each set that the source provides.
     ///
-    /// It goes on in a task of the runtime until the handle is dropped.
+    /// This runs in a task of the runtime until the handle is dropped.
     ///
     /// # Panics
     ///

@@ -8,7 +8,7 @@ use super::ReloadError;
 use super::error::Reason;
 use crate::{Document, Format, Registry, RuleFile};
 
-/// Rules that make sense, ready to be put into force.
+/// Valid rules, ready to be put into force.
 #[derive(Clone, Debug)]
 pub(super) struct Set {
     pub(super) file: RuleFile,
@@ -18,7 +18,7 @@ pub(super) struct Set {
     pub(super) format: Format,
 }
 
-/// What the rules of every set are read with.
+/// What every set is read with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reader {
     pub(super) registry: Registry,
@@ -27,7 +27,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads a set, on a thread for what takes a while: of ten thousand rules, a good part of a second.
+    /// Reads a set, on a blocking thread: ten thousand rules take a good part of a second.
     pub(super) async fn read(self: &Arc<Self>, document: Document) -> Result<Set, ReloadError> {
         let (reader, name, version, format) =
             (Arc::clone(self), document.name().to_owned(), document.version().to_owned(), document.format());

@@ -27,7 +27,8 @@ pub struct ReloadProblem {
 }
 
 impl ReloadStatus {
-    /// The version of the rules in force: a digest of their text, behind the number that the source gave it, if it did.
+    /// The version of the rules in force: a digest of their text, after the number that the source gave it,
+    /// if it did.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -39,14 +40,14 @@ impl ReloadStatus {
         self.rules
     }
 
-    /// Since when they are in force here.
+    /// Since when they have been in force here.
     #[must_use]
     pub const fn since(&self) -> SystemTime {
         self.since
     }
 
-    /// When the source was last read, whether or not its rules had changed, or made sense; `None` if it has not been read
-    /// since the start.
+    /// When the source was last read, whether or not its rules had changed or were valid; `None` if it has
+    /// not been read since the start.
     #[must_use]
     pub const fn read_at(&self) -> Option<SystemTime> {
         self.read_at
@@ -58,14 +59,14 @@ impl ReloadStatus {
         self.problem.as_ref()
     }
 
-    /// What the rules say for the layer and the limiter and has changed since these were made, such as
-    /// `layer.ietf-headers`. It takes effect at the next start.
+    /// Settings for the layer and the limiter that have changed since these were built, such as
+    /// `layer.ietf-headers`. They take effect at the next start.
     #[must_use]
     pub fn needs_restart(&self) -> &[&'static str] {
         &self.needs_restart
     }
 
-    /// How often rules came into force, the first ones included.
+    /// How often rules came into force, including the first ones.
     #[must_use]
     pub const fn applied(&self) -> u64 {
         self.applied
@@ -91,7 +92,8 @@ impl ReloadProblem {
         &self.error
     }
 
-    /// When it was found first. What is wrong with the source may have changed since then, but it has not been right.
+    /// When it was first found. What is wrong with the source may have changed since then, but it has not
+    /// been right.
     #[must_use]
     pub const fn since(&self) -> SystemTime {
         self.since

@@ -1,4 +1,4 @@
-//! The task that reads a source again and again.
+//! The task that keeps reading a source.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,11 +18,11 @@ pub(super) struct Task<S, T> {
     reader: Arc<Reader>,
     last_good: Option<LastGood>,
     limiter: Limiter<T>,
-    /// What layer and limiter were made with.
+    /// The settings that the layer and the limiter were built with.
     settings: (LayerSettings, LimiterSettings),
-    /// How the rules in force are written.
+    /// The format of the rules in force.
     format: Format,
-    /// The last set that was refused, so that it is not looked at again each time it is read.
+    /// The last set that was refused, so that it is not checked again each time it is read.
     refused: Option<Arc<ReloadError>>,
     status: watch::Sender<ReloadStatus>,
 }
@@ -64,7 +64,7 @@ impl<S: Source, T: Store> Task<S, T> {
             };
             self.reload().await;
             if let Some(asked) = asked {
-                // Who asked may have gone.
+                // The asker may have gone.
                 let _ = asked.send(());
             }
         }
@@ -116,7 +116,7 @@ impl<S: Source, T: Store> Task<S, T> {
         });
     }
 
-    /// The rules in force are those of the source, and have been before.
+    /// The rules in force are those of the source, as they were before.
     fn settle(&mut self) {
         self.refused = None;
         let had_problem = self.status.borrow().problem.is_some();
@@ -138,7 +138,7 @@ impl<S: Source, T: Store> Task<S, T> {
         self.note(error);
     }
 
-    /// Says what is wrong, once for as long as it is the same.
+    /// Logs what is wrong, once for as long as it stays the same.
     fn note(&mut self, error: Arc<ReloadError>) {
         let (is_known, since) = match &self.status.borrow().problem {
             Some(problem) => (problem.error.to_string() == error.to_string(), problem.since),
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    /// The version is that of the text, and somebody may have named the wrong format beside it.
+    /// The version is that of the text, and the wrong format may have been given with it.
     #[tokio::test]
     async fn the_same_text_in_another_format_is_looked_at_again() {
         let text = "[[rules]]\nname = \"api\"\nquota = \"1/s\"\n";

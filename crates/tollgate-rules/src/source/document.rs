@@ -1,4 +1,4 @@
-//! The text of rules, as a source gives it.
+//! The text of rules, as a source provides it.
 
 use std::fmt::Write;
 
@@ -6,10 +6,11 @@ use sha2::{Digest, Sha256};
 
 use crate::Format;
 
-/// How many bytes of the digest are in a version. Nobody has so many sets of rules that two would have the same.
+/// How many bytes of the digest are in a version. Nobody has so many sets of rules that two would have the
+/// same.
 const DIGEST_BYTES: usize = 6;
 
-/// The text of a whole set of rules, and what it is called.
+/// The text of a set of rules, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     name: String,
@@ -19,7 +20,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// A text. The name is what errors call it, such as the path of a file.
+    /// Creates a document. Errors refer to it by `name`, such as the path of a file.
     ///
     /// Its version is a digest of the text:
     ///
@@ -36,27 +37,27 @@ impl Document {
         Self { name: name.into(), format, text, version }
     }
 
-    /// The same, with the number that the source counts its sets by before the digest.
+    /// Puts the source's number for this set before the digest.
     ///
-    /// The digest stays, as a text may be changed without the number: by hand, or by a backup that is put back.
+    /// The digest stays, as a text may be changed without the number: by hand, or by restoring a backup.
     #[must_use]
     pub fn revision(self, number: u64) -> Self {
         let version = format!("{number}-{}", digest(&self.text));
         Self { version, ..self }
     }
 
-    /// One that was kept, with the version that it had.
+    /// A document that was kept, with the version that it had.
     pub(crate) fn kept(name: &str, format: Format, text: &str, version: &str) -> Self {
         Self { name: name.to_owned(), format, text: text.into(), version: version.to_owned() }
     }
 
-    /// What errors call it.
+    /// The name that errors use for it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How it is written.
+    /// Its format.
     #[must_use]
     pub const fn format(&self) -> Format {
         self.format
@@ -68,7 +69,7 @@ impl Document {
         &self.text
     }
 
-    /// The version. Two documents of one source have the same only if they say the same.
+    /// The version. Two documents of one source have the same version only if their contents are the same.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -77,7 +78,7 @@ impl Document {
 
 fn digest(text: &[u8]) -> String {
     Sha256::digest(text).iter().take(DIGEST_BYTES).fold(String::new(), |mut hex, byte| {
-        // A `String` takes whatever is written.
+        // Writing to a `String` does not fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     })

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// A source could not be read.
 ///
-/// `Display` does not tell the cause, which [`source`](Error::source) has.
+/// `Display` leaves out the cause, which [`source`](Error::source) returns.
 #[derive(Debug)]
 pub struct SourceError {
     message: String,
@@ -18,7 +18,7 @@ impl SourceError {
         Self { message: message.into(), cause: None }
     }
 
-    /// The same, because of this.
+    /// Adds the cause.
     #[must_use]
     pub fn because(self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { cause: Some(cause.into()), ..self }

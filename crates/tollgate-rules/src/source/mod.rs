@@ -21,16 +21,17 @@ pub use self::postgres::PostgresSource;
 #[cfg(feature = "redis")]
 pub use self::redis::RedisSource;
 
-/// The least time between two looks at a source that has told nothing.
+/// The shortest time between two polls of a source that has reported nothing.
 const LEAST_POLL: Duration = Duration::from_millis(10);
 
-/// The longest. Moments can be computed with it, which is not so of every time that somebody takes for never.
+/// The longest. Adding it to a point in time does not overflow, unlike some durations that people use for
+/// "never".
 const LONGEST_POLL: Duration = Duration::from_secs(365 * 86_400);
 
-/// Somewhere that rules are kept and may change: a file, a server, a service of one's own.
+/// A place where rules are kept and may change: a file, a server, or a custom service.
 ///
-/// A source gives the text of all rules together, and tells when that may have become another. It does not look into
-/// the text, and need not know whether it really changed: whoever reads it compares versions.
+/// A source provides the text of all rules together, and reports when it may have changed. It does not look
+/// into the text, and need not know whether it actually changed: the reader compares versions.
 ///
 /// ```
 /// use tokio::sync::watch;
@@ -58,7 +59,7 @@ const LONGEST_POLL: Duration = Duration::from_secs(365 * 86_400);
 /// }
 /// ```
 pub trait Source: Send + 'static {
-    /// What kind of source it is, in a word: a label of metrics and a field of events.
+    /// The kind of source, in one word: a label of metrics and a field of events.
     fn kind(&self) -> &'static str;
 
     /// Reads all rules as they are now.
@@ -67,14 +68,14 @@ pub trait Source: Send + 'static {
     ///
     /// # Errors
     ///
-    /// When they cannot be read. Rules that can be read and make no sense are no error here.
+    /// When they cannot be read. Rules that can be read but are invalid are not an error here.
     fn read(&mut self) -> impl Future<Output = Result<Document, SourceError>> + Send;
 
-    /// Waits until the rules may have become others since [`read`](Self::read) was last called, which includes what
-    /// happened while it ran; or until it is worth another attempt, if it failed.
+    /// Waits until the rules may have changed since [`read`](Self::read) was last called, including while it
+    /// ran; or, if it failed, until another attempt is worthwhile.
     ///
-    /// What may have been missed counts as a change, such as all that happened while a connection was lost. It may come
-    /// back too often, but must not do so without a pause. It can be dropped and called again, and a change in between is
-    /// not lost.
+    /// What may have been missed counts as a change, such as everything that happened while a connection was
+    /// lost. It may return too often, but must not do so without a pause. It can be dropped and called again,
+    /// and a change in between is not lost.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 }

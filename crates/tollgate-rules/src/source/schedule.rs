@@ -10,7 +10,7 @@ use super::{LEAST_POLL, LONGEST_POLL};
 /// The first pause.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// When a server is asked again that has told nothing: after a while if all is well, and sooner if it is not.
+/// When to ask a server that has reported nothing: after a while if all is well, and sooner if it is not.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     every: Duration,
@@ -30,21 +30,23 @@ impl Schedule {
         self.wake.unwrap_or_else(Instant::now)
     }
 
-    /// It was asked, and has answered what it should, or not.
+    /// The server was asked, and answered as it should, or not.
     pub(super) fn asked(&mut self, is_well: bool) {
         self.is_well = is_well;
         let wait = if is_well { self.every } else { self.pause.next() };
         self.wake = Some(Instant::now() + wait);
     }
 
-    /// It has told of a change, or not even that for as long as it may: the connection works.
+    /// The server reported a change, or had nothing to report for as long as that may last: the connection
+    /// works.
     pub(super) fn works(&mut self) {
         if self.is_well {
             self.pause.reset();
         }
     }
 
-    /// The connection was lost. There is a pause also before the first attempt, for one that is lost again and again.
+    /// The connection was lost. There is a pause even before the first attempt, for a connection that is lost
+    /// again and again.
     pub(super) fn lost(&mut self) {
         self.wake = Some(Instant::now() + self.pause.next());
     }
@@ -56,7 +58,7 @@ impl std::fmt::Display for Schedule {
     }
 }
 
-/// A pause that is twice as long each time, up to a bound, and never quite the same: so that many who have lost one server
+/// A pause that doubles each time, up to a bound, with jitter, so that many clients that have lost one server
 /// do not come back together.
 #[derive(Clone, Debug)]
 struct Pause {
@@ -69,16 +71,16 @@ impl Pause {
         Self { next: SHORTEST.min(longest), longest }
     }
 
-    /// The pause to make now, between a half and the whole of what it is due.
+    /// The pause to make now, between half and all of what is due.
     fn next(&mut self) -> Duration {
         let due = self.next;
         self.next = (due * 2).min(self.longest);
-        // A hasher that has random keys and is given nothing is as random as they are.
+        // A hasher with random keys and no input is as random as its keys.
         let random = RandomState::new().build_hasher().finish() >> 32;
         due / 2 + due.mul_f64(random as f64 / f64::from(u32::MAX)) / 2
     }
 
-    /// It worked.
+    /// Resets after a success.
     fn reset(&mut self) {
         *self = Self::up_to(self.longest);
     }
@@ -88,7 +90,7 @@ impl Pause {
 mod tests {
     use super::*;
 
-    /// How long it is until it is asked again, with the clock standing still.
+    /// How long it is until the server is asked again, with the clock standing still.
     fn wait(schedule: &Schedule) -> Duration {
         schedule.wake() - Instant::now()
     }
@@ -101,7 +103,7 @@ mod tests {
         for attempt in 0..20 {
             schedule.asked(false);
             assert!(wait(&schedule) <= SHORTEST * (1 << attempt.min(20)), "{attempt}");
-            // The connection works, but what it answers does not.
+            // The connection works, but the answers do not.
             schedule.works();
         }
         assert!(wait(&schedule) >= Duration::from_secs(15));

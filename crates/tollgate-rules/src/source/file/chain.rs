@@ -1,7 +1,7 @@
-//! Where a path leads, one name after the other.
+//! The names through which a path leads to a file.
 //!
-//! A file can become another without being touched: a link on the way to it is put in the place of another, as
-//! Kubernetes does with the directories of config maps. So each name counts by which the file is found.
+//! A path can lead to another file without the file being touched: when a link on the way is replaced, as
+//! Kubernetes does with the directories of config maps. So every name on the way to the file matters.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -9,10 +9,10 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// How many links are followed, as many as Linux follows.
+/// How many links are followed, the same as Linux.
 const MAX_LINKS: usize = 40;
 
-/// A name in a directory, by which a file is found.
+/// A name in a directory, on the way to a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Step {
     pub(super) directory: PathBuf,
@@ -25,8 +25,8 @@ impl Step {
     }
 }
 
-/// The names that decide which file a path leads to: each link on the way, the directory that the file is in, and the
-/// file. Of a path that leads nowhere, those up to the first that is not there.
+/// The names that decide which file a path leads to: each link on the way, the directory that the file is in,
+/// and the file. If the path leads nowhere, the names up to the first one that does not exist.
 pub(super) fn steps(path: &Path) -> io::Result<Vec<Step>> {
     let mut steps = Vec::new();
     let mut at = PathBuf::new();
@@ -48,7 +48,7 @@ pub(super) fn steps(path: &Path) -> io::Result<Vec<Step>> {
         let found = fs::symlink_metadata(at.join(&name));
         let is_link = found.as_ref().is_ok_and(fs::Metadata::is_symlink);
         let is_there = found.is_ok();
-        // The directory that the file is in can be moved away with all that is in it.
+        // The directory that the file is in can be moved away with everything in it.
         if is_link || !is_there || ahead.len() <= 1 {
             steps.push(Step { directory: at.clone(), name: name.clone() });
         }
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// What decides about a path, each as `directory/name` below `root`.
+    /// The deciding names of a path, each as `directory/name` below `root`.
     fn shown(root: &Path, path: &str) -> Vec<String> {
         let step = |step: Step| {
             let path = step.directory.join(step.name);

@@ -1,4 +1,4 @@
-//! A file whose rules change when it does.
+//! Rules in a file, reloaded when it changes.
 
 #[cfg(target_os = "linux")]
 mod chain;
@@ -24,22 +24,23 @@ use super::{Document, LEAST_POLL, LONGEST_POLL, Source, SourceError};
 use crate::Format;
 use crate::file::MAX_SIZE;
 
-/// How often a file is looked at unless it is said.
+/// How often a file is polled by default.
 const POLL: Duration = Duration::from_secs(5);
 
 /// Rules in a file, which are read again when it changes.
 ///
-/// It is the path that is watched, and not what is found there once: a file that is written anew under another name and
-/// then renamed, as editors do; links on the way that are made to lead elsewhere, as Kubernetes does with config maps; a
-/// file that goes away and comes back. What happens in quick succession is read once it is quiet, and a file that is written in
-/// its place once it is closed. Who writes in place all the same risks that half of the file is read, if that takes longer than some
-/// seconds or the file is not watched: it is better renamed into its place.
+/// What is watched is the path, not the file found there at first. This covers a file that is written under
+/// another name and then renamed, as editors do; links on the way that are changed to point elsewhere, as
+/// Kubernetes does with config maps; and a file that goes away and comes back. Changes in quick succession
+/// are read once it is quiet, and a file that is written in place is read once it is closed. Writing in place
+/// still risks that half of the file is read, if writing takes longer than some seconds or the file is not
+/// watched. Rename the file into its place instead.
 ///
-/// On Linux the system tells of changes (inotify). Everywhere the file is also looked at from time to time, as nothing is
-/// told of some file systems, such as those of a network; and the system can watch only so many directories, in which case
-/// this is all there is, which is logged (by the feature `tracing`).
+/// On Linux the system reports changes (inotify). On every system the file is also polled, because some file
+/// systems, such as network file systems, report nothing. The system can also watch only a limited number of
+/// directories. Beyond that only polling is left, which is logged (with the feature `tracing`).
 ///
-/// The version is a digest of the text. Touched but not changed, nothing happens.
+/// The version is a digest of the text. If the file is touched but not changed, nothing happens.
 ///
 /// ```no_run
 /// use tollgate_rules::FileSource;
@@ -60,7 +61,7 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// The file at a path, whose ending says what format it has.
+    /// The file at a path, whose extension determines its format.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -74,30 +75,30 @@ impl FileSource {
         }
     }
 
-    /// The format, for a path that does not end in it.
+    /// Sets the format, for a path without its extension.
     pub fn format(self, format: Format) -> Self {
         Self { format: Some(format), ..self }
     }
 
-    /// How often the file is looked at, whatever the system tells; five seconds unless it is said. Less than ten
-    /// milliseconds are ten, and more than a year is one.
+    /// Sets how often the file is polled, regardless of what the system reports; every five seconds by
+    /// default. Less than ten milliseconds count as ten, and more than a year as one.
     pub fn poll_every(self, interval: Duration) -> Self {
         Self { poll_every: interval.clamp(LEAST_POLL, LONGEST_POLL), ..self }
     }
 
-    /// Whether the system is asked to tell of changes; it is unless it is said. Without, the file is looked at from time to
-    /// time and that is all.
+    /// Sets whether the system is asked to report changes, as it is by default. Otherwise the file is only
+    /// polled.
     pub fn watch(self, on: bool) -> Self {
         Self { is_watched: on, ..self }
     }
 
-    /// Watches the file as it is found now, unless that is what is watched already.
+    /// Watches the file as it is found now, unless that is already watched.
     async fn watch_now(&mut self) {
         if !self.is_watched {
             return;
         }
         let (path, before) = (self.path.clone(), self.watch.take());
-        // Elsewhere, as the system takes a moment to end a watch.
+        // On another thread, as the system takes a moment to end a watch.
         let watch = spawn_blocking(move || match before.filter(|watch| watch.is_current(&path)) {
             Some(watch) => Ok(watch),
             None => Watch::new(&path),
@@ -108,7 +109,7 @@ impl FileSource {
                 self.unwatched = None;
             }
             Ok(Err(error)) => self.note_unwatched(error.to_string()),
-            // tokio's way to say that a runtime has no I/O.
+            // How tokio reports that a runtime has no I/O.
             Err(error) => self.note_unwatched(error.to_string()),
         }
     }
@@ -131,7 +132,7 @@ impl Source for FileSource {
         let unread = |cause: io::Error| {
             SourceError::new(format!("the rules in {} cannot be read", path.display())).because(cause)
         };
-        // What happens from here on is a change to come.
+        // Whatever happens from here on is a change to come.
         self.settling.clear();
         self.watch_now().await;
         let format = self
@@ -151,14 +152,14 @@ impl Source for FileSource {
         let poll = self.next_poll.unwrap_or_else(Instant::now);
         loop {
             let quiet = self.settling.quiet_at();
-            // Who writes is waited for, and not looked at in between.
+            // While somebody writes, wait, and do not poll in between.
             let wake = quiet.unwrap_or(poll);
             let Some(watch) = &mut self.watch else { return sleep_until(wake).await };
             tokio::select! {
                 () = sleep_until(wake) => return,
                 told = watch.changed() => match told {
                     Ok(step) => self.settling.add(step, Instant::now()),
-                    // What it would have told is unknown.
+                    // What it would have reported is unknown.
                     Err(error) => {
                         self.watch = None;
                         self.note_unwatched(error.to_string());
@@ -170,13 +171,13 @@ impl Source for FileSource {
     }
 }
 
-/// Reads a file, unless it is none: a pipe might never end.
+/// Reads a file, but only a regular one: a pipe might never end.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("this is no file"));
     }
     let mut text = Vec::new();
-    // One byte too many is refused, as what is wrong with the rules.
+    // One byte too many is refused later, as a problem of the rules.
     File::open(path)?.take(MAX_SIZE as u64 + 1).read_to_end(&mut text)?;
     Ok(text)
 }
@@ -210,7 +211,7 @@ mod tests {
         source
     }
 
-    /// Half of a file that ends between two rules makes sense, and is not what was meant.
+    /// Half of a file that ends between two rules is valid, and is not what was meant.
     #[tokio::test]
     async fn a_file_is_read_when_it_is_closed() {
         for poll_every in [Duration::from_millis(100), Duration::MAX] {
@@ -230,7 +231,7 @@ mod tests {
         }
     }
 
-    /// On many file systems it is likely to get the number of the one before it.
+    /// On many file systems the new one is likely to get the inode number of the one before.
     #[tokio::test]
     async fn a_directory_that_is_made_anew_is_watched_anew() {
         let root = tempfile::tempdir().expect("a directory");
@@ -246,7 +247,7 @@ mod tests {
             write(FIRST);
             source.changed().await;
             source.read().await.expect("it is there");
-            // What is left to be told of it.
+            // Events that are still to be reported about it.
             while timeout(Duration::from_millis(300), source.changed()).await.is_ok() {
                 source.read().await.expect("it is there");
             }

@@ -1,35 +1,35 @@
-//! Waiting until those who write have written.
+//! Waiting until a writer has finished.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// For how long nothing must happen before it is read. Most who write take less between two steps.
+/// How long nothing may happen before the file is read. Most writers take less between two steps.
 const QUIET: Duration = Duration::from_millis(50);
-/// The same while somebody has the file open and has written to it. What stands there is half of it as likely as not, and
-/// half of a file can make sense. Those who write it over a slow network take their time.
+/// The same while a writer that has written to the file still has it open. Its contents are as likely as not
+/// half of what is meant, and half of a file can be valid. Writing over a slow network takes its time.
 const WRITING: Duration = Duration::from_secs(2);
-/// After how long it is read in any case, also if somebody changes it without end.
+/// After how long it is read in any case, even if it keeps changing.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same, for somebody who does not close it.
+/// The same, for a writer that does not close the file.
 const WRITING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Something that has happened on the way to a file, or to the file.
+/// Something that has happened to the file, or on the way to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, reason = "told by the watch, which is there on Linux only")
 )]
 pub(super) enum Step {
-    /// Somebody has written to the file, and has not closed it yet.
+    /// The file was written to, and has not been closed yet.
     Written,
-    /// Whoever has written has closed the file, or another one is in its place.
+    /// The writer has closed the file, or another file has taken its place.
     Done,
     /// Anything else.
     Other,
 }
 
-/// What has happened and has not been read yet.
+/// What has happened since the file was last read.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Settling(Option<Span>);
 
@@ -41,7 +41,7 @@ struct Span {
 }
 
 impl Settling {
-    /// Something has happened.
+    /// Records that something has happened.
     pub(super) fn add(&mut self, step: Step, now: Instant) {
         let before = self.0.unwrap_or(Span { first: now, last: now, is_written: false });
         let is_written = match step {
@@ -52,12 +52,12 @@ impl Settling {
         self.0 = Some(Span { last: now, is_written, ..before });
     }
 
-    /// What has happened is being read.
+    /// Forgets what has happened, as it is being read.
     pub(super) fn clear(&mut self) {
         self.0 = None;
     }
 
-    /// When it is to be read, if something has happened.
+    /// When to read the file, if something has happened.
     pub(super) fn quiet_at(&self) -> Option<Instant> {
         self.0.map(|Span { first, last, is_written }| {
             let (quiet, patience) = if is_written { (WRITING, WRITING_PATIENCE) } else { (QUIET, PATIENCE) };

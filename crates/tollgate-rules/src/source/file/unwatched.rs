@@ -1,11 +1,11 @@
-//! Systems on which files are looked at from time to time.
+//! Systems on which files are only polled.
 
 use std::io;
 use std::path::Path;
 
 use super::settle;
 
-/// There is none here.
+/// There are no watches here.
 pub(super) enum Watch {}
 
 impl Watch {

@@ -1,4 +1,4 @@
-//! Being told by the system when a path may lead to another file, or to another text.
+//! Notifications from the system when a path may lead to another file, or to another text.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,12 +12,12 @@ use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, Watc
 use super::chain::{Step, steps};
 use super::settle;
 
-/// Room for some events at once.
+/// Room for several events at once.
 const BUFFER: usize = 4096;
-/// How often a path may change while it is being looked at.
+/// How often a path may change while its watch is set up.
 const ATTEMPTS: usize = 8;
 
-/// All that can happen to a name in a directory.
+/// Everything that can happen to a name in a directory.
 fn mask() -> WatchMask {
     WatchMask::CREATE
         | WatchMask::DELETE
@@ -28,16 +28,18 @@ fn mask() -> WatchMask {
         | WatchMask::ONLYDIR
 }
 
-/// A path that is watched.
+/// A watched path.
 pub(super) struct Watch {
     events: EventStream<Vec<u8>>,
     directories: HashMap<WatchDescriptor, PathBuf>,
     way: Way,
-    /// Whether the system has ended the watch of a directory. Another in its place can have the same number.
+    /// Whether the system has ended the watch of a directory. Another directory in its place can have the
+    /// same number.
     is_broken: bool,
 }
 
-/// How a path leads to a file: by which names, and in which directories, as another can be put in the place of one.
+/// How a path leads to a file: by which names, and in which directories, as a directory can be replaced by
+/// another.
 #[derive(Debug, PartialEq, Eq)]
 struct Way {
     steps: Vec<Step>,
@@ -58,8 +60,8 @@ impl Way {
         Ok(Self { steps, directories })
     }
 
-    /// Watches the directories. Of those further up, some may be closed to this process, and are left to the polls; the
-    /// one that the file is in has to be there.
+    /// Watches the directories. Some of those further up may be inaccessible to this process, and are left to
+    /// polling; the directory of the file has to be watchable.
     fn add_to(&self, inotify: &Inotify) -> io::Result<HashMap<WatchDescriptor, PathBuf>> {
         let nearest = self.steps.last().map(|step| &step.directory);
         let mut added = HashMap::new();
@@ -78,13 +80,13 @@ impl Way {
 }
 
 impl Watch {
-    /// Begins to watch. From when this comes back, nothing is missed.
+    /// Starts watching. Nothing that happens after this returns is missed.
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         let mut way = Way::of(path);
         for _ in 0..ATTEMPTS {
             let before = match way {
                 Ok(before) => before,
-                // A directory has gone between two looks.
+                // A directory disappeared between two looks.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     way = Way::of(path);
                     continue;
@@ -94,7 +96,8 @@ impl Watch {
             let inotify = Inotify::init()?;
             let added = before.add_to(&inotify);
             way = Way::of(path);
-            // What has changed before it was watched is watched now only if it is the same still.
+            // A change before the watch began would be missed, so the watch counts only if the path still
+            // leads the same way.
             match (added, &way) {
                 (Ok(directories), Ok(after)) if *after == before => {
                     let events = inotify.into_event_stream(vec![0; BUFFER])?;
@@ -112,7 +115,7 @@ impl Watch {
         !self.is_broken && Way::of(path).is_ok_and(|way| way == self.way)
     }
 
-    /// Waits until something has happened on the way to the file, or to the file. Can be dropped at any time.
+    /// Waits until something has happened to the file, or on the way to it. Can be dropped at any time.
     pub(super) async fn changed(&mut self) -> io::Result<settle::Step> {
         loop {
             match self.events.next().await {
@@ -128,17 +131,17 @@ impl Watch {
         }
     }
 
-    /// Whether an event is about a name that leads to the file, and not about its neighbours.
+    /// Whether an event is about a name that leads to the file, and not about its neighbors.
     fn matters(&self, event: &EventOwned) -> bool {
         let (Some(directory), Some(name)) = (self.directories.get(&event.wd), &event.name) else {
-            // About a directory itself, or more happened than the system keeps.
+            // The event is about a directory itself, or more happened than the system keeps.
             return event.mask.intersects(EventMask::Q_OVERFLOW | EventMask::IGNORED | EventMask::UNMOUNT);
         };
         self.way.steps.iter().any(|step| step.is(directory, name))
     }
 }
 
-/// What an event says of whether the file is written to.
+/// What an event reveals about writing to the file.
 fn step(event: &EventOwned) -> settle::Step {
     if event.mask.contains(EventMask::MODIFY) {
         settle::Step::Written

@@ -9,13 +9,13 @@ use tokio::task::AbortHandle;
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Socket};
 
-/// The channel in which changes are told.
+/// The channel in which changes are announced.
 const LISTEN: &str = "LISTEN tollgate_rules";
 
 /// A connection, which ends when it is dropped.
 pub(super) struct Link {
     pub(super) client: Client,
-    /// Has something in it if a change was told, and is closed if the connection is lost.
+    /// Holds an item if a change was announced, and is closed if the connection is lost.
     pub(super) told: mpsc::Receiver<()>,
     task: AbortHandle,
 }
@@ -28,7 +28,7 @@ impl Drop for Link {
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send>>;
 
-/// Makes connections, in whichever way the application wants them secured.
+/// Makes connections, secured in whichever way the application chooses.
 #[derive(Clone)]
 pub(super) struct Connector(Arc<dyn Fn() -> Connecting + Send + Sync>);
 
@@ -52,13 +52,13 @@ impl Connector {
         }))
     }
 
-    /// A connection that listens already: what changes from now on is told.
+    /// A connection that listens already: what changes from now on is reported.
     pub(super) fn connect(&self) -> Connecting {
         (self.0)()
     }
 }
 
-/// A connection does nothing unless somebody drives it.
+/// Drives a connection, which does nothing by itself.
 fn drive<T>(client: Client, mut connection: Connection<Socket, T>) -> Link
 where
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -67,7 +67,7 @@ where
     let task = tokio::spawn(async move {
         while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
             if let AsyncMessage::Notification(_) = message {
-                // If there is something in it already, that is about to be read.
+                // If there is an item in it already, that is about to be read.
                 let _ = tell.try_send(());
             }
         }

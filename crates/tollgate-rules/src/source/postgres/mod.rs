@@ -1,4 +1,4 @@
-//! A table in PostgreSQL whose rules change when its rows do.
+//! Rules in a table of PostgreSQL, reloaded when its rows change.
 
 mod link;
 mod text;
@@ -16,33 +16,35 @@ use super::schedule::Schedule;
 use super::{Document, Source, SourceError};
 use crate::Format;
 
-/// How often the table is read unless it is said, whatever is told.
+/// How often the table is read by default, regardless of notifications.
 const POLL: Duration = Duration::from_secs(30);
-/// How long PostgreSQL may take to be reached, and to answer, unless it is said.
+/// How long PostgreSQL may take by default to be reached, and to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const TABLE: &str = "table tollgate_rules";
 const READ: &str = include_str!("read.sql");
 
 /// Rules in a table of PostgreSQL, which are read again when it changes.
 ///
-/// A row of the table `tollgate_rules` is a rule: its `name`, and in `definition`, as JSON, all else that a rule can say in
-/// a file; its `position` among the others, and whether it is `enabled`. The one row of `tollgate_rule_set` has the
-/// `version`, and in `settings` what a file says beside its rules.
+/// Each row of the table `tollgate_rules` is a rule: its `name`; its `definition`, a JSON object of
+/// everything else that a rule can have in a file; its `position` among the others; and whether it is
+/// `enabled`. The one row of `tollgate_rule_set` has the `version`, and in `settings` what a file contains
+/// besides its rules.
 ///
 /// ```sql
 /// INSERT INTO tollgate_rules (name, definition)
 /// VALUES ('login', '{"match": "POST /login", "quota": "5/minute sliding-log"}');
 /// ```
 ///
-/// [`MIGRATION`](Self::MIGRATION) makes the tables, and triggers that count up the version and tell of it
-/// (`NOTIFY tollgate_rules`). However many rows a transaction changes, the rules change once, when it is committed.
+/// [`MIGRATION`](Self::MIGRATION) creates the tables, and triggers that increment the version and announce it
+/// (`NOTIFY tollgate_rules`). However many rows a transaction changes, the rules change once, when it is
+/// committed.
 ///
-/// What is told while a connection is lost is not heard. So the table is read again whenever there is a new one, and from
-/// time to time besides.
+/// What is announced while the connection is lost is not heard. So the table is read again after each
+/// reconnection, and is polled as well.
 ///
-/// The version is that of `tollgate_rule_set` with a digest of the rules, such as `7-44136fa355b3`, and tells also when
-/// rules were changed without counting, as where triggers are switched off. An error names the rule and the field; the
-/// line that it shows is the rule as JSON.
+/// The version is that of `tollgate_rule_set` with a digest of the rules, such as `7-44136fa355b3`. So it
+/// also changes when rules were changed without incrementing the number, such as where triggers are disabled.
+/// An error names the rule and the field; the line that it shows is the rule as JSON.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,9 +58,10 @@ const READ: &str = include_str!("read.sql");
 ///
 /// # What PostgreSQL has to allow
 ///
-/// Whoever reads needs `SELECT` on both tables, which are looked for on the `search_path`. Not through a pooler that gives
-/// each transaction another connection: notifications do not come through it, and the polls are all there is. Not from a
-/// standby, which lets nobody listen. PostgreSQL 11 or later.
+/// Reading needs `SELECT` on both tables, which are looked up on the `search_path`. Do not connect through a
+/// pooler that gives each transaction another connection: notifications do not come through it, and only
+/// polling is left. Do not connect to a standby, which does not allow listening. PostgreSQL 11 or later is
+/// required.
 #[must_use]
 pub struct PostgresSource {
     connector: Connector,
@@ -68,14 +71,14 @@ pub struct PostgresSource {
 }
 
 impl PostgresSource {
-    /// The SQL that makes the tables and their triggers. It can be run again at any time.
+    /// The SQL that creates the tables and their triggers. It can be run again at any time.
     pub const MIGRATION: &str = include_str!("migration.sql");
 
     /// The database that a [connection string](Config) names, without TLS.
     ///
     /// # Errors
     ///
-    /// When it makes no sense. (It is not repeated, as it may have a password in it.)
+    /// When it is invalid. (It is not repeated, as it may contain a password.)
     pub fn new(connection: &str) -> Result<Self, SourceError> {
         let config = connection.parse::<Config>().map_err(|error| {
             SourceError::new("the address of the PostgreSQL database that has the rules makes no sense")
@@ -84,7 +87,8 @@ impl PostgresSource {
         Ok(Self::with_tls(config, NoTls))
     }
 
-    /// The database of a configuration, with TLS by one of the crates for it, such as `postgres-native-tls`.
+    /// The database of a configuration, with TLS through one of the crates for it, such as
+    /// `postgres-native-tls`.
     pub fn with_tls<T>(config: Config, tls: T) -> Self
     where
         T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
@@ -100,21 +104,21 @@ impl PostgresSource {
         }
     }
 
-    /// How often the table is read, whatever is told; 30 seconds unless it is said. Less than ten milliseconds are ten,
-    /// and more than a year is one.
+    /// Sets how often the table is read, regardless of notifications; every 30 seconds by default. Less than
+    /// ten milliseconds count as ten, and more than a year as one.
     ///
-    /// It is also the longest pause between two attempts to reach a server that is gone. The first is a tenth of a second.
+    /// This is also the longest pause between two attempts to reach a server that is gone. The first pause is
+    /// a tenth of a second.
     pub fn poll_every(self, interval: Duration) -> Self {
         Self { schedule: Schedule::every(interval), ..self }
     }
 
-    /// How long PostgreSQL may take to be reached, and as long again to answer; five seconds unless it is said.
+    /// Sets how long PostgreSQL may take to be reached, and as long again to answer; five seconds by default.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// Makes the tables and their triggers, where they are not there. Those who do so at the same time wait for each
-    /// other.
+    /// Creates the tables and their triggers where they do not exist. Concurrent calls wait for each other.
     ///
     /// # Errors
     ///
@@ -136,10 +140,10 @@ impl PostgresSource {
                 Err(_) => return Err(late()),
             },
         };
-        // What was told until now is about to be read.
+        // What was announced until now is about to be read.
         while link.told.try_recv().is_ok() {}
         match timeout(self.timeout, link.client.query(READ, &[])).await {
-            // A connection that does not answer is left behind.
+            // A connection that does not answer is abandoned.
             Err(_) => Err(late()),
             Ok(answer) => {
                 self.link = Some(link);
@@ -149,7 +153,7 @@ impl PostgresSource {
     }
 }
 
-/// The rules that rows have.
+/// The rules that the rows contain.
 fn document(rows: &[Row]) -> Result<Document, SourceError> {
     let wrong =
         |error| SourceError::new(format!("the {TABLE} has other columns than it should")).because(error);

@@ -1,22 +1,22 @@
-//! One text of rows, a rule to a line.
+//! Turns rows into one text, with one rule to a line.
 
 use serde_json::Value;
 
-/// A set of rules as the tables have it.
+/// A set of rules as the tables hold it.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
-    /// A JSON object: what the set says beside its rules.
+    /// A JSON object: the settings of the set besides its rules.
     pub(super) settings: String,
-    /// For each rule its name and a JSON object: all else that it says.
+    /// For each rule its name, and a JSON object of everything else in it.
     pub(super) rules: Vec<(String, String)>,
 }
 
 impl Rows {
-    /// The text of a file that says the same.
+    /// The text of an equivalent file.
     ///
-    /// The tables see to it that settings and definitions are objects, and that none says what is said by a column. If
-    /// somebody has taken that away, what is there instead stands in the text, and is refused like anything else that is
-    /// wrong in it.
+    /// The tables ensure that settings and definitions are objects, and that none of them repeats what is in
+    /// a column. If those checks were removed, the text contains whatever is there instead, and it is refused
+    /// like any other mistake.
     pub(super) fn text(&self) -> String {
         let rules = self.rules.iter().map(|(name, definition)| {
             let name = format!("\"name\":{}", Value::from(name.as_str()));
@@ -27,7 +27,7 @@ impl Rows {
     }
 }
 
-/// A JSON object with one field more, which is the first.
+/// A JSON object with a field added at the front.
 fn with_field(field: &str, object: &str) -> String {
     let Some(rest) = object.trim().strip_prefix('{') else { return object.to_owned() };
     let comma = if rest.trim_start().starts_with('}') { "" } else { "," };

@@ -1,4 +1,4 @@
-//! A key in Redis whose rules change when others are published.
+//! Rules in a key of Redis, reloaded when others are published.
 
 mod server;
 
@@ -13,20 +13,20 @@ use super::schedule::Schedule;
 use super::{Document, Source, SourceError};
 use crate::Format;
 
-/// The key unless it is said.
+/// The default key.
 const KEY: &str = "tollgate:rules";
-/// How often the key is read unless it is said, whatever is published.
+/// How often the key is read by default, regardless of what is published.
 const POLL: Duration = Duration::from_secs(30);
-/// How long Redis may take to be reached and to answer, unless it is said.
+/// How long Redis may take by default to be reached and to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Puts a text in the place of another, and tells so.
+/// Replaces the text, and announces the change.
 const PUBLISH: &str = include_str!("publish.lua");
 
 /// Rules in a key of Redis or Valkey, which are read again when others are published.
 ///
-/// The key, `tollgate:rules` unless it is said, is a hash of `version`, a number that each publication counts up, `format`
-/// and `body`, the text. [`publish`](Self::publish) changes all of it at once and tells in the channel of the same name. So
-/// does this, for a file:
+/// The key, `tollgate:rules` by default, is a hash of `version`, a number that each publication increments,
+/// `format`, and `body`, the text. [`publish`](Self::publish) changes all of it at once and announces the
+/// change in the channel of the same name. For a file, this does the same:
 ///
 /// ```sh
 /// redis-cli -x EVAL "local v = redis.call('HINCRBY', KEYS[1], 'version', 1) \
@@ -34,21 +34,22 @@ const PUBLISH: &str = include_str!("publish.lua");
 ///   redis.call('PUBLISH', KEYS[1], v) return v" 1 tollgate:rules toml < rules.toml
 /// ```
 ///
-/// What is published while a connection is lost is not heard. So the key is read again whenever there is a new one, and
-/// from time to time besides.
+/// What is published while the connection is lost is not heard. So the key is read again after each
+/// reconnection, and is polled as well.
 ///
-/// The version is `version` with a digest of the text, such as `7-44136fa355b3`, and tells also when the text was changed
-/// without counting.
+/// The version is `version` with a digest of the text, such as `7-44136fa355b3`, so it also changes when the
+/// text was changed without incrementing the number.
 ///
 /// # What Redis has to allow
 ///
-/// It is asked in RESP3, which all versions from 6 on speak. A user needs `HMGET` on the key and `SUBSCRIBE` on the channel:
-/// `ACL SETUSER gateway on >… ~tollgate:rules &tollgate:rules +hmget +subscribe`. Who publishes needs `EVAL`, `HINCRBY`,
-/// `HSET` and `PUBLISH`.
+/// The source uses RESP3, which all versions from 6 on support. A user needs `HMGET` on the key and
+/// `SUBSCRIBE` on the channel: `ACL SETUSER gateway on >… ~tollgate:rules &tollgate:rules +hmget +subscribe`.
+/// Publishing needs `EVAL`, `HINCRBY`, `HSET` and `PUBLISH`.
 ///
-/// In a cluster the address is that of any node. Sentinels are not asked: where a master can be replaced, the address is one
-/// that leads to the new one, or that of a replica, which has the key and hears what is published as well.
-/// TLS (`rediss://`) is there if a TLS feature of the crate `redis` is, as by `tls-rustls` of `tollgate-redis`.
+/// In a cluster the address is that of any node. Sentinels are not asked: where a master can be replaced, use
+/// an address that leads to the new one, or that of a replica, which has the key and hears what is published
+/// as well. TLS (`rediss://`) is available if a TLS feature of the crate `redis` is enabled, as by
+/// `tls-rustls` of `tollgate-redis`.
 #[must_use]
 pub struct RedisSource {
     server: Server,
@@ -62,7 +63,7 @@ impl RedisSource {
     ///
     /// # Errors
     ///
-    /// When the address makes no sense. (It is not repeated, as it may have a password in it.)
+    /// When the address is invalid. (It is not repeated, as it may contain a password.)
     pub fn new(address: impl IntoConnectionInfo) -> Result<Self, SourceError> {
         let client = address.into_connection_info().and_then(Client::open);
         let server = client.and_then(|client| Server::new(&client, TIMEOUT)).map_err(|error| {
@@ -72,33 +73,35 @@ impl RedisSource {
         Ok(Self { server, key: KEY.to_owned(), link: None, schedule: Schedule::every(POLL) })
     }
 
-    /// The key, and the channel; `tollgate:rules` unless it is said.
+    /// Sets the key, which is also the channel; `tollgate:rules` by default.
     pub fn key(self, key: impl Into<String>) -> Self {
         Self { key: key.into(), ..self }
     }
 
-    /// How often the key is read, whatever is published; 30 seconds unless it is said. Less than ten milliseconds are ten,
-    /// and more than a year is one.
+    /// Sets how often the key is read, regardless of what is published; every 30 seconds by default. Less
+    /// than ten milliseconds count as ten, and more than a year as one.
     ///
-    /// It is also the longest pause between two attempts to reach a server that is gone. The first is a tenth of a second.
+    /// This is also the longest pause between two attempts to reach a server that is gone. The first pause is
+    /// a tenth of a second.
     pub fn poll_every(self, interval: Duration) -> Self {
         Self { schedule: Schedule::every(interval), ..self }
     }
 
-    /// How long Redis may take to be reached and to answer; five seconds unless it is said.
+    /// Sets how long Redis may take to be reached and to answer; five seconds by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.server.set_timeout(timeout);
         self
     }
 
-    /// Puts rules in the place of those before, and tells all who listen. Says what number they have got.
+    /// Replaces the rules, notifies all listeners, and returns the number of the new set.
     ///
-    /// They are not looked at: [`RuleFile::parse`](crate::RuleFile::parse) says before whether they make sense. A node that
-    /// cannot use them goes on with those that it has.
+    /// The rules are not checked: use [`RuleFile::parse`](crate::RuleFile::parse) first to see whether they
+    /// are valid. A node that cannot use them keeps those that it has.
     ///
     /// # Errors
     ///
-    /// When Redis cannot be reached, or refuses. What was published before stays then, unless the answer was lost.
+    /// When Redis cannot be reached, or refuses. What was published before then stays, unless only the answer
+    /// was lost.
     pub async fn publish(&self, format: Format, text: impl AsRef<[u8]>) -> Result<u64, SourceError> {
         let mut command = redis::cmd("EVAL");
         command.arg(PUBLISH).arg(1).arg(&self.key).arg(format.to_string()).arg(text.as_ref());
@@ -110,7 +113,7 @@ impl RedisSource {
     }
 
     async fn fields(&mut self) -> Result<Fields, RedisError> {
-        // What was told until now is about to be read.
+        // What was announced until now is about to be read.
         let mut link = match self.link.take().and_then(Link::cleared) {
             Some(link) => link,
             None => self.server.listen(&self.key).await?,
@@ -118,7 +121,7 @@ impl RedisSource {
         let mut command = redis::cmd("HMGET");
         command.arg(&self.key).arg(&["version", "format", "body"]);
         let answer = self.server.ask_over(&mut link, &command).await;
-        // A connection that does not answer is left behind: it may have been cut off somewhere.
+        // A connection that does not answer is abandoned: it may have been cut off somewhere.
         if !answer
             .as_ref()
             .is_err_and(|error: &RedisError| error.is_io_error() || error.is_connection_dropped())

@@ -1,4 +1,4 @@
-//! Connections to the server that has the key.
+//! Connections to the server that holds the key.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redis::{
 };
 use tokio::sync::watch;
 
-/// How often a cluster may say that the key is elsewhere.
+/// How often a cluster may redirect to another node.
 const REDIRECTIONS: usize = 4;
 
 /// How to reach the server, and how long that may take.
@@ -25,7 +25,7 @@ pub(super) struct Link {
     heard: watch::Receiver<Heard>,
 }
 
-/// What a connection has heard until now.
+/// What a connection has heard so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     messages: u64,
@@ -33,8 +33,8 @@ struct Heard {
 }
 
 impl Server {
-    /// A server that may take so long to be reached and to answer. It has to speak RESP3, in which messages and answers come
-    /// over one connection, and a subscription that is refused is told.
+    /// A server with this timeout for connecting and answering. It has to speak RESP3, in which messages and
+    /// answers share one connection, and a refused subscription is reported.
     pub(super) fn new(client: &Client, timeout: Duration) -> RedisResult<Self> {
         let info = client.get_connection_info().clone();
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
@@ -45,11 +45,11 @@ impl Server {
         self.timeout = timeout;
     }
 
-    /// Connects, and listens to a channel. In a cluster every node tells of it.
+    /// Connects, and subscribes to a channel. In a cluster every node delivers its messages.
     pub(super) async fn listen(&self, channel: &str) -> RedisResult<Link> {
         let (tell, heard) = watch::channel(Heard::default());
         let config = self.config().set_push_sender(move |info: PushInfo| {
-            // That it listens is told as well, and is no change.
+            // The confirmation of the subscription arrives here too, and is not a change.
             tell.send_if_modified(|heard| match info.kind {
                 PushKind::Disconnection => {
                     heard.is_lost = true;
@@ -71,12 +71,12 @@ impl Server {
         .await
     }
 
-    /// Sends a command over a connection of its own.
+    /// Sends a command over a separate connection.
     pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> RedisResult<T> {
         self.in_time(self.follow(self.client.clone(), command)).await
     }
 
-    /// Sends a command over a connection that is there, unless the key is on another node of a cluster.
+    /// Sends a command over an existing connection, unless the key is on another node of a cluster.
     pub(super) async fn ask_over<T: FromRedisValue>(&self, link: &mut Link, command: &Cmd) -> RedisResult<T> {
         self.in_time(async {
             match command.query_async(&mut link.connection).await {
@@ -104,7 +104,7 @@ impl Server {
     }
 
     fn config(&self) -> AsyncConnectionConfig {
-        // The whole has a bound of its own.
+        // These are per step; the whole has a separate bound.
         AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(Some(self.timeout))
@@ -119,13 +119,13 @@ impl Server {
 }
 
 impl Link {
-    /// The same, with all forgotten that was heard until now; `None` if it is lost.
+    /// The same, with everything heard so far forgotten; `None` if the connection is lost.
     pub(super) fn cleared(mut self) -> Option<Self> {
         let is_lost = self.heard.borrow_and_update().is_lost || self.heard.has_changed().is_err();
         (!is_lost).then_some(self)
     }
 
-    /// Waits until something is published, and says so; or that the connection is lost.
+    /// Waits until something is published; `false` if the connection is lost instead.
     pub(super) async fn hear(&mut self) -> bool {
         self.heard.changed().await.is_ok() && !self.heard.borrow().is_lost
     }
@@ -144,7 +144,7 @@ fn elsewhere(client: &Client, error: &RedisError) -> RedisResult<Client> {
         )));
     };
     let info = client.get_connection_info();
-    // A node that does not know its own name says nothing, and means the one that was asked.
+    // A node that does not know its own name leaves it empty, and means the one that was asked.
     let host = |asked: &str| if host.is_empty() { asked.to_owned() } else { host.to_owned() };
     let addr = match info.addr().clone() {
         ConnectionAddr::TcpTls { host: asked, insecure, tls_params, .. } => {
