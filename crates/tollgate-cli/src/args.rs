@@ -17,7 +17,7 @@ pub(crate) enum Args {
     Explain { file: PathBuf, asked: Box<Asked>, format: Format },
 }
 
-/// For whom it is printed.
+/// Whom the output is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// People.
@@ -26,10 +26,10 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Reads the arguments. The error is one of usage, or help.
+/// Parses the arguments. The error is a usage error, or help.
 pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
     let mut matches = command().try_get_matches_from(args)?;
-    // clap has seen to it that there is one of them.
+    // clap has ensured that there is a subcommand.
     let (name, mut matches) = matches.remove_subcommand().unwrap_or_default();
     let format = match matches.remove_one::<String>("format").as_deref() {
         Some("json") => Format::Json,
@@ -41,7 +41,7 @@ pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Args, clap::
     let headers = many::<String>(&mut matches, "header");
     let headers: Result<_, _> = headers.iter().map(|text| header(text)).collect();
     let asked = Asked {
-        // Not by clap, which would show the value.
+        // Not validated by clap, which would show the value.
         headers: headers.map_err(|message: String| command().error(ErrorKind::ValueValidation, message))?,
         line: matches.remove_one("request").unwrap_or_default(),
         host: matches.remove_one("host"),
@@ -115,7 +115,7 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once(':').ok_or("a header field is written `name: value`")?;
     let name = name.trim();
     let parsed = name.parse().map_err(|_| format!("`{name}` cannot be the name of a header field"))?;
-    // The value may be a secret, and is not said again.
+    // The value may be a secret, so the message does not repeat it.
     let value =
         value.trim().parse().map_err(|_| format!("the header field `{name}` cannot have this value"))?;
     Ok((parsed, value))

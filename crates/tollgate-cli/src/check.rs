@@ -1,4 +1,4 @@
-//! `tollgate check`: whether rule files make sense.
+//! `tollgate check`: whether rule files are valid.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -13,9 +13,9 @@ use crate::outcome::Outcome;
 /// Why a file cannot be used.
 #[derive(Debug)]
 pub(crate) enum Wrong {
-    /// It makes no sense, or cannot be read.
+    /// It is invalid, or cannot be read.
     File(RuleFileError),
-    /// Each of its rules makes sense, but not all of them together.
+    /// Each of its rules is valid, but they are not valid together.
     Together(String),
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn run(paths: &[PathBuf], format: Format) -> Outcome {
         return outcome;
     }
     for (path, file) in &checked {
-        // Writing to a text does not fail.
+        // Writing to a `String` does not fail.
         let _ = match file {
             Ok(file) => writeln!(outcome.out, "{}: {}", path.display(), fine(file)),
             Err(wrong) => {

@@ -24,7 +24,7 @@ struct Report {
     request: Request<()>,
     peer: String,
     explained: Vec<Explanation>,
-    /// Whether the layer asks no rule, as it is a CORS preflight.
+    /// Whether the layer applies no rules, because it is a CORS preflight.
     is_exempt: bool,
     response: Response<Bytes>,
     /// What the file leaves to the application: rule and field.
@@ -60,7 +60,7 @@ pub(crate) fn run(path: &Path, asked: Asked, format: Format) -> Outcome {
     Outcome { out, ..Outcome::default() }
 }
 
-/// Explains the request, and then really decides on it, with a store that has seen no other.
+/// Explains the request, and then actually decides on it, with a store that has seen no other.
 async fn explain(file: &RuleFile, asked: Asked) -> Result<Report, ConfigError> {
     let store = MemoryStore::builder().clock(ManualClock::new(asked.at())).build();
     let limiter = file.limiter().store(store).build()?;
@@ -82,7 +82,7 @@ fn is_asked(explained: &Explanation) -> bool {
     }
 }
 
-/// What a registry without any names misses.
+/// The names that an empty registry does not have.
 fn unknown(path: &Path) -> Vec<(String, String)> {
     let Err(error) = RuleFile::load(path, &Registry::new()) else { return Vec::new() };
     let place = |problem: &tollgate_rules::Problem| {

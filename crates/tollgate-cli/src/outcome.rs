@@ -1,9 +1,9 @@
-//! What a command has to say, and whether all is well.
+//! The output of a command, and whether all is well.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What is printed, and whether it was found to be right.
+/// What is printed, and whether something is wrong.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// What was asked for.
@@ -14,14 +14,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// Prints it, and tells it to who started the command: 0 if all is well, 1 if something is wrong.
+    /// Prints it, and returns the exit code: 0 if all is well, 1 if something is wrong.
     pub(crate) fn print(self) -> ExitCode {
         let printed = io::stdout()
             .write_all(self.out.as_bytes())
             .and_then(|()| io::stdout().flush())
             .and_then(|()| io::stderr().write_all(self.err.as_bytes()));
         match printed {
-            // Whoever has stopped reading, as `head` does, knows enough.
+            // A reader that has stopped reading, such as `head`, has seen enough.
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
             _ if self.is_wrong => ExitCode::FAILURE,
             _ => ExitCode::SUCCESS,

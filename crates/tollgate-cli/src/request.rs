@@ -1,4 +1,4 @@
-//! The request that is asked about.
+//! The request to explain.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use tollgate::Timestamp;
 use tollgate::key::PeerAddr;
 
-/// A method, and what it is for.
+/// A method and a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     method: Method,
@@ -24,7 +24,7 @@ impl FromStr for Line {
             None => ("GET", text.trim()),
         };
         let method = match method.parse::<Method>() {
-            // Methods are compared by their letters, so it would match no rule.
+            // Methods are compared case-sensitively, so it would match no rule.
             Ok(method) if !method.as_str().bytes().any(|byte| byte.is_ascii_lowercase()) => method,
             _ => return Err(format!("`{method}` is no method; it is written like `POST /login`")),
         };
@@ -36,16 +36,16 @@ impl FromStr for Line {
     }
 }
 
-/// A request, as it is asked about.
+/// The request to explain, as given on the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) line: Line,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     pub(crate) host: Option<HeaderValue>,
     pub(crate) peer: Option<SocketAddr>,
-    /// What lookups of tiers find.
+    /// The result of tier lookups.
     pub(crate) tier: Option<String>,
-    /// When it comes, in Unix seconds.
+    /// When it arrives, in Unix seconds.
     pub(crate) at: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Asked {
         self.peer.unwrap_or(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))
     }
 
-    /// When it comes.
+    /// When it arrives.
     pub(crate) fn at(&self) -> Timestamp {
         let since_epoch = match self.at {
             Some(seconds) => Duration::from_secs(seconds),
@@ -64,7 +64,7 @@ impl Asked {
         Timestamp::UNIX_EPOCH.saturating_add(since_epoch)
     }
 
-    /// The request as a server would have it.
+    /// The request as a server would receive it.
     pub(crate) fn into_request(self) -> Request<()> {
         let peer = self.peer();
         let mut request = Request::new(());

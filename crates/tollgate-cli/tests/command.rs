@@ -1,6 +1,6 @@
-//! The command as it is built: what it prints, exactly, and what it tells whoever started it.
+//! The built command: exactly what it prints, and its exit code.
 //!
-//! What is printed is in `tests/expected`. To write it anew, and to read it through:
+//! The expected output is in `tests/expected`. To update and review it:
 //! `UPDATE_EXPECTED=1 cargo test -p tollgate-cli`.
 
 use std::fs;
@@ -14,7 +14,7 @@ fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tollgate")).args(args).current_dir(files).output().unwrap()
 }
 
-/// Whether it ends and prints as is expected.
+/// Checks that the command exits and prints as expected.
 fn prints(name: &str, args: &[&str], code: i32) {
     let output = run(args);
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -114,7 +114,7 @@ fn help_is_no_mistake() {
 
 #[test]
 fn a_denial_has_a_status_and_a_body() {
-    // When it is refused for a missing key, the time is that of the machine, so not all of it can be foreseen.
+    // For a missing key the response has the time of the machine, so not all of it is predictable.
     let output = run(&["explain", "rules.toml", "--request", "/v1/x", "--host", "api.example.com"]);
     let said = String::from_utf8(output.stdout).unwrap();
     for part in [

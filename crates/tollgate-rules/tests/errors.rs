@@ -1,6 +1,6 @@
-//! What is wrong is told exactly: each file in `tests/errors` that makes no sense has beside it what is said of it.
+//! Exact error messages: each invalid file in `tests/errors` has the expected message beside it.
 //!
-//! To write what is said anew, and to read it through: `UPDATE_ERRORS=1 cargo test -p tollgate-rules --test errors`.
+//! To update and review the messages: `UPDATE_ERRORS=1 cargo test -p tollgate-rules --test errors`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn registry() -> Registry {
         .settle("tokens", |_| 1)
 }
 
-/// What is said of a file.
+/// The message for a file.
 fn said(path: &Path) -> String {
     let name = path.file_name().unwrap().to_str().unwrap();
     let error = RuleFile::parse(name, fs::read(path).unwrap(), Format::of(path).unwrap(), &registry());

@@ -1,4 +1,4 @@
-//! Whatever is read, nothing panics and nothing takes for ever.
+//! Whatever is read, nothing panics and nothing takes forever.
 
 use proptest::prelude::*;
 use tollgate_rules::{Format, Registry, RuleFile};
@@ -24,7 +24,7 @@ fn read(text: &[u8]) {
     }
 }
 
-/// Pieces that a file is made of, and such as are none.
+/// Pieces that files are made of, and some that are not.
 fn piece() -> impl Strategy<Value = String> {
     let words = proptest::sample::select(vec![
         "[[rules]]\n",
@@ -122,7 +122,7 @@ fn what_is_too_large_is_not_read() {
 
 #[test]
 fn a_file_of_which_all_is_wrong_is_soon_told_so() {
-    // In one line each, where every place is far from the beginning.
+    // Each in one line, where every place is far from the beginning.
     let json = format!("{{\"rules\":[{}1]}}", "1,".repeat(200_000));
     let fields: String = (0..50_000).map(|i| format!("a{i}=1,")).collect();
     let toml = format!("rules = []\nlayer = {{{fields}}}");

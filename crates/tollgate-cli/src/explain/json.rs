@@ -1,4 +1,4 @@
-//! For programs.
+//! Output for programs.
 
 use serde_json::{Value, json};
 use tollgate::{MissingKey, RequestHead, Why};
@@ -55,7 +55,7 @@ fn rule(name: &str, why: &Why) -> Value {
             let why: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
             json!({ "rule": name, "counts": false, "why": why })
         }
-        // There may be more to tell some day.
+        // There may be more variants some day.
         other => json!({ "rule": name, "counts": false, "why": [format!("{other:?}")] }),
     }
 }

@@ -1,4 +1,4 @@
-//! For people.
+//! Output for people.
 
 use std::fmt::{self, Write};
 
@@ -8,7 +8,7 @@ use super::Report;
 
 pub(super) fn show(report: &Report) -> String {
     let mut out = String::new();
-    // Writing to a text does not fail.
+    // Writing to a `String` does not fail.
     let _ = write(&mut out, report);
     out
 }
@@ -48,7 +48,7 @@ fn write(out: &mut String, report: &Report) -> fmt::Result {
                     .iter()
                     .try_for_each(|mismatch| writeln!(out, "  {}", Plain(&mismatch.to_string())))?;
             }
-            // There may be more to tell some day.
+            // There may be more variants some day.
             other => writeln!(out, "{other:?}")?,
         }
     }
@@ -93,7 +93,7 @@ fn response(out: &mut String, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// A text from outside, without what a terminal would obey.
+/// Text from outside, without terminal control characters.
 struct Plain<'a>(&'a str);
 
 impl fmt::Display for Plain<'_> {

@@ -1,4 +1,4 @@
-//! At which hosts a rule matches.
+//! The hosts at which a rule matches.
 
 use tollgate::{ConfigError, Quota, Rule};
 
@@ -6,7 +6,7 @@ use super::matching::each;
 use crate::read::{At, OneOrMany};
 use crate::scope::Scope;
 
-/// The hosts, if all of them make sense.
+/// The hosts, if all of them are valid.
 pub(super) fn hosts(list: &At<OneOrMany<String>>, scope: &Scope<'_>) -> Option<Vec<String>> {
     each(list, scope, host)
 }
@@ -24,12 +24,12 @@ fn host(host: &At<&str>, scope: &Scope<'_>) -> Option<String> {
     None
 }
 
-/// The rule that is being made may have other faults, so one that has none is asked.
+/// Checked on a fresh rule, since the one being built may have other faults.
 fn check(host: &str) -> Result<(), ConfigError> {
     Rule::new("host", Quota::per_second(1)).on_host(host).check()
 }
 
-/// The host without what else a URL has, if that is one.
+/// The host without the other parts of a URL, if that is one.
 fn meant(text: &str) -> Option<String> {
     let host = text.split_once("://").map_or(text, |(_, rest)| rest);
     let host = host.split(['/', '?', '#']).next().unwrap_or(host);

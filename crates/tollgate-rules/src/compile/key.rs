@@ -1,4 +1,4 @@
-//! Who is counted.
+//! The key of a rule: who is counted.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::tree::Span;
 
 /// A key that is ready.
 pub(super) enum BuiltKey {
-    /// The one that rules know by name and ask without a detour.
+    /// The default key, which rules evaluate directly, without dynamic dispatch.
     Peer(PeerIp),
     Other(Arc<dyn KeyExtractor>),
 }
@@ -25,7 +25,7 @@ impl BuiltKey {
         Self::Other(Arc::new(key))
     }
 
-    /// The rule, which counts by this.
+    /// The rule, counting by this key.
     pub(super) fn add_to(self, rule: Rule) -> Rule {
         match self {
             Self::Peer(key) => rule.key(key),
@@ -126,7 +126,7 @@ fn word(word: KeyWord, span: &Span, context: &Context<'_>, scope: &Scope<'_>) ->
     })
 }
 
-/// The proxies that the whole file trusts.
+/// The trusted proxies of the file.
 fn file_proxies(span: &Span, context: &Context<'_>, scope: &Scope<'_>) -> Option<TrustedProxies> {
     match &context.proxies {
         FileProxies::Trusted(proxies) => Some(proxies.clone()),
@@ -162,7 +162,7 @@ fn ipv6_prefix(bits: &Field<u32>, scope: &Scope<'_>) -> Option<Option<u8>> {
 }
 
 fn cookie_name(name: &At<String>, scope: &Scope<'_>) -> Option<String> {
-    // RFC 6265, section 4.1.1: a name is a token. Another would be found in no cookie.
+    // RFC 6265, section 4.1.1: a name is a token. Any other would be found in no cookie.
     let is_token = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte);
     if name.value.is_empty() || !name.value.bytes().all(is_token) {
         scope.problem(name.span.clone(), format!("`{}` cannot be the name of a cookie", name.value));

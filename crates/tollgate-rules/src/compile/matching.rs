@@ -13,11 +13,11 @@ use crate::suggest::{did_you_mean, nearest};
 pub(super) enum Target {
     /// A method, whatever the path.
     Method(Method),
-    /// A path, and a method unless it is any.
+    /// A path, and optionally a method.
     Path(Option<Method>, String),
 }
 
-/// The methods of HTTP and of WebDAV. There can be others.
+/// The methods of HTTP and of WebDAV. Others are possible.
 const METHODS: [&str; 17] = [
     "GET",
     "HEAD",
@@ -39,7 +39,7 @@ const METHODS: [&str; 17] = [
 ];
 
 impl Target {
-    /// The rule, which matches this as well.
+    /// The rule, matching this as well.
     pub(super) fn add_to(self, rule: Rule) -> Rule {
         match self {
             Self::Method(method) => rule.on_method(method),
@@ -77,7 +77,7 @@ fn from_text(text: &At<&str>, scope: &Scope<'_>) -> Option<Target> {
         // A path can have a space in it.
         _ if text.value.starts_with('/') => Some(Target::Path(None, path(text.value)?)),
         Some((name, rest)) => {
-            // Both are looked at, also if one of them is wrong.
+            // Both are checked, even if one of them is wrong.
             let (method, path) = (method(name), path(rest.trim_start()));
             Some(Target::Path(Some(method?), path?))
         }
@@ -112,7 +112,7 @@ fn from_table(table: &At<&MatchTable>, scope: &Scope<'_>) -> Option<Vec<Target>>
     }
 }
 
-/// Each of these texts, read, if all of them make sense.
+/// Each of these texts, parsed, if all of them are valid.
 pub(super) fn each<T>(
     list: &At<OneOrMany<String>>,
     scope: &Scope<'_>,
@@ -136,7 +136,7 @@ fn method(name: &At<&str>, scope: &Scope<'_>) -> Option<Method> {
     let near = did_you_mean(text, METHODS);
     let message = match Method::from_bytes(text.as_bytes()) {
         Err(_) => format!("`{text}` is no method"),
-        // Methods are compared by their letters, so it would never match.
+        // Methods are compared case-sensitively, so it would never match.
         Ok(_) if text.bytes().any(|byte| byte.is_ascii_lowercase()) => {
             format!("`{text}` is no method: methods are written in capitals")
         }
@@ -153,7 +153,7 @@ fn is_method(text: &str) -> bool {
     has_capitals || nearest(text, METHODS).is_some()
 }
 
-/// Whether it is one of the methods but for one slip. Any other may be the application's own.
+/// Whether it is one typo away from a known method. Any other may be a custom one.
 fn slipped(text: &str) -> bool {
     METHODS.iter().any(|method| strsim::damerau_levenshtein(text, method) == 1)
 }
@@ -165,7 +165,7 @@ fn path(path: &At<&str>, scope: &Scope<'_>) -> Option<String> {
         scope.problem_with(path.span.clone(), message, format!("did you mean `{}`?", &text[..at]));
         return None;
     }
-    // The rule that is being made may have other faults, so one that has none is asked.
+    // Checked on a fresh rule, since the one being built may have other faults.
     match Rule::new("path", Quota::per_second(1)).on_path(text).check() {
         Ok(()) => return Some(text.to_owned()),
         Err(ConfigError::Path { reason, .. }) => {
@@ -180,7 +180,7 @@ fn path(path: &At<&str>, scope: &Scope<'_>) -> Option<String> {
     None
 }
 
-/// The path with parameters as axum writes them, if they were written as other frameworks do.
+/// The path with parameters in axum's syntax, if they were written in that of other frameworks.
 fn axum(path: &str) -> Option<String> {
     let segment = |text: &str| match (text.strip_prefix(':'), text.strip_prefix('*')) {
         (Some(name), _) if !name.is_empty() => format!("{{{name}}}"),

@@ -1,4 +1,4 @@
-//! From what a file says to rules: what each text means, and whether all of it makes sense together.
+//! From the model of a file to rules: what each text means, and whether everything fits together.
 
 mod host;
 mod key;
@@ -20,13 +20,13 @@ use crate::registry::Registry;
 use crate::scope::Scope;
 use crate::settings::{LayerSettings, LimiterSettings};
 
-/// What rules of a file have in common.
+/// What the rules of a file have in common.
 pub(crate) struct Context<'a> {
     registry: &'a Registry,
     proxies: FileProxies,
 }
 
-/// What a file means. If anything was reported, not all of it.
+/// The rules and settings of a file. If anything was reported, they are incomplete.
 pub(crate) fn compile(
     file: &File,
     registry: &Registry,
@@ -51,7 +51,7 @@ pub(crate) fn compile(
     (rules, layer, limiter)
 }
 
-/// Two rules of one name would share their counters.
+/// Two rules with one name would share their counters.
 fn check_names(rules: &Rules, scope: &Scope<'_>) {
     let mut seen = HashMap::new();
     for (label, rule) in rules.labelled() {

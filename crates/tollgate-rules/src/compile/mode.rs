@@ -1,4 +1,4 @@
-//! Whether what a rule says counts, and what may count next.
+//! The mode of a rule: whether it is enforced, and its candidate.
 
 use tollgate::{Mode, Rule, Share};
 

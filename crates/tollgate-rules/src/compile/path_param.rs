@@ -1,11 +1,11 @@
-//! The parameters of the path that keys name.
+//! The path parameters that keys name.
 
 use crate::model::{KeyPart, MatchSpec, RuleTable};
 use crate::scope::Scope;
 use crate::suggest::{did_you_mean, nearest};
 
-/// Says which parameters are misspelt: near one that a path of the rule has, and none of them. Then everybody would be without
-/// the key. One that is near none may be of a route of the application's.
+/// Reports misspelled parameters: those similar to a parameter in a path of the rule, but equal to none. With
+/// such a key no request would have it. A parameter similar to none may belong to a route of the application.
 pub(super) fn check(rule: &RuleTable, scope: &Scope<'_>) {
     let Some(matches) = rule.matches.get() else { return };
     let mut known = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn check(rule: &RuleTable, scope: &Scope<'_>) {
     for part in rule.key.get().into_iter().flat_map(|key| key.value.as_slice()) {
         let KeyPart::PathParam(table) = &part.value else { continue };
         let Some(name) = table.path_param.get() else { continue };
-        // Short names are near each other, whatever they mean.
+        // Short names are similar to each other, whatever they mean.
         let is_known = name.value.len() <= 3 || known.contains(&&*name.value);
         if !is_known && nearest(&name.value, known.iter().copied()).is_some() {
             let message = format!("no path of this rule has the parameter `{}`", name.value);
@@ -31,7 +31,7 @@ pub(super) fn check(rule: &RuleTable, scope: &Scope<'_>) {
     }
 }
 
-/// The names of a path's parameters: `id` of `/users/{id}`, `rest` of `/files/{*rest}`.
+/// The names of a path's parameters: `id` in `/users/{id}`, `rest` in `/files/{*rest}`.
 fn parameters(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|segment| {
         let name = segment.strip_prefix('{')?.strip_suffix('}')?;

@@ -1,4 +1,4 @@
-//! Which proxies are believed.
+//! Trusted proxies.
 
 use http::HeaderName;
 use tollgate::ConfigError;
@@ -10,9 +10,9 @@ use crate::scope::Scope;
 
 /// The proxies that a file trusts.
 pub(super) enum FileProxies {
-    /// Nothing is said of them.
+    /// The file has no such table.
     Unsaid,
-    /// What is said makes no sense, which has been reported.
+    /// The table is invalid, which has been reported.
     Wrong,
     Trusted(TrustedProxies),
 }
@@ -29,7 +29,7 @@ impl FileProxies {
     }
 }
 
-/// What is said of proxies, in a table of their own or with a key.
+/// The settings of proxies, in their own table or in a key.
 pub(super) struct Proxies<'a> {
     pub(super) networks: &'a Field<OneOrMany<String>>,
     pub(super) hops: &'a Field<u32>,
@@ -54,7 +54,7 @@ impl Proxies<'_> {
     }
 }
 
-/// The proxies, if what is said of them makes sense.
+/// The proxies, if their settings are valid.
 pub(super) fn trusted(proxies: &At<Proxies<'_>>, scope: &Scope<'_>) -> Option<TrustedProxies> {
     let Proxies { networks, hops, field } = proxies.value;
     let by_network = networks.get().map(|networks| by_network(networks, &scope.field("networks")));
@@ -76,7 +76,7 @@ pub(super) fn trusted(proxies: &At<Proxies<'_>>, scope: &Scope<'_>) -> Option<Tr
     })
 }
 
-/// The proxies, which say who the client is in this field.
+/// The proxies, naming the client in this field.
 fn in_field(trusted: TrustedProxies, name: HeaderName) -> TrustedProxies {
     match name {
         http::header::FORWARDED => trusted.in_forwarded(),
@@ -92,7 +92,7 @@ fn by_network(networks: &At<OneOrMany<String>>, scope: &Scope<'_>) -> Option<Tru
         scope.problem_with(networks.span.clone(), "no proxy is trusted", help);
         return None;
     }
-    // One by one, so that all that are wrong are found.
+    // One by one, so that all invalid ones are found.
     let wrong = list.iter().filter(|network| match TrustedProxies::networks([&network.value]) {
         Ok(_) => false,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! How much, per how long.
+//! Quotas.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::scope::Scope;
 use crate::suggest::did_you_mean;
 use crate::tree::Span;
 
-/// A quota that makes sense.
+/// A valid quota.
 pub(super) fn quota(spec: &At<QuotaSpec>, scope: &Scope<'_>) -> Option<Quota> {
     match &spec.value {
         QuotaSpec::Text(text) => from_text(&spec.with(text), scope),
@@ -32,14 +32,14 @@ pub(super) fn from_text(text: &At<&String>, scope: &Scope<'_>) -> Option<Quota> 
     None
 }
 
-/// The first word that is near one which can stand in a quota, and is none.
+/// A suggestion for the first word that is similar to one of a quota's words, but is none.
 fn misspelt(text: &str) -> Option<String> {
     let known = || {
         let algorithms = Algorithm::ALL.into_iter().map(Algorithm::name);
         duration::units().chain(algorithms).chain(["per", "burst", "capacity"])
     };
     let mut words = text.split(|c: char| !(c.is_alphabetic() || c == '-' || c == '_')).filter(|word| {
-        // A letter or two is near everything.
+        // A letter or two is similar to everything.
         word.len() > 2 && !known().any(|known| known == *word)
     });
     words.find_map(|word| did_you_mean(word, known()))
@@ -50,7 +50,7 @@ fn from_table(table: &QuotaTable, span: &Span, scope: &Scope<'_>) -> Option<Quot
     if table.algorithm.is_unread() || table.burst.is_unread() || table.capacity.is_unread() {
         return None;
     }
-    // What is wrong beside an unreadable period is found with another one.
+    // If the period cannot be read, a stand-in helps to find what else is wrong.
     let limit = table.limit.copied()?;
     let (is_known, period) = match period.flatten() {
         Some(period) => (true, period),
@@ -90,7 +90,7 @@ fn from_table(table: &QuotaTable, span: &Span, scope: &Scope<'_>) -> Option<Quot
     None
 }
 
-/// A length of time.
+/// A duration.
 pub(super) fn duration(text: &At<String>, scope: &Scope<'_>) -> Option<Duration> {
     match duration::parse(&text.value) {
         Ok(duration) => Some(duration),

@@ -19,14 +19,14 @@ struct Allowance {
     quota: Quota,
 }
 
-/// The rule, if all of it makes sense.
+/// The rule, if all of it is valid.
 pub(super) fn compile(table: &At<RuleTable>, context: &Context<'_>, scope: &Scope<'_>) -> Option<Rule> {
     let found_before = scope.found();
     let rule = &table.value;
     let own = rule.quota.get().and_then(|spec| quota(spec, &scope.field("quota")));
     let name = rule.name.get().and_then(|name| self::name(name, &scope.field("name")));
 
-    // Whatever is missing has been reported. What is there is looked at all the same, so a stand-in does.
+    // What is missing has been reported. Stand-ins let the rest be checked nevertheless.
     let mut built = Rule::new(name.unwrap_or("rule"), own.unwrap_or(Quota::per_second(1)));
     let mut allowances: Vec<_> = own.map(|quota| Allowance { tier: None, quota }).into_iter().collect();
     built = matches_of(rule, built, context, scope);
@@ -47,8 +47,8 @@ pub(super) fn compile(table: &At<RuleTable>, context: &Context<'_>, scope: &Scop
     if scope.found() > found_before || own.is_none() || name.is_none() {
         return None;
     }
-    // All that can be wrong was looked for above, where it stands. Should something have been forgotten there, it is
-    // found here, and not when the limiter is made.
+    // Everything that can be wrong was checked above, where it is in the text. Should a check be missing
+    // there, the error is found here, and not when the limiter is built.
     match built.check() {
         Ok(()) => Some(built),
         Err(error) => {
@@ -79,7 +79,7 @@ fn matches_of(rule: &RuleTable, mut built: Rule, context: &Context<'_>, scope: &
     if rule.by_hand.copied() != Some(true) {
         return built;
     }
-    // Charged by hand, a rule matches nothing, whatever it says.
+    // A rule that is charged by hand matches nothing, whatever these fields say.
     let said = [
         ("match", rule.matches.get().map(|at| &at.span)),
         ("host", rule.host.get().map(|at| &at.span)),

@@ -1,4 +1,4 @@
-//! What a request has really cost.
+//! What a request actually cost.
 
 use http::StatusCode;
 use tollgate::Rule;
@@ -9,7 +9,7 @@ use crate::model::{FreeTable, RuleTable, StatusSpec};
 use crate::read::{At, OneOrMany};
 use crate::scope::Scope;
 
-/// Some statuses: one, or a class of them.
+/// Statuses: one, or a class of them.
 #[derive(Clone, Copy, Debug)]
 enum Statuses {
     One(StatusCode),
@@ -26,7 +26,7 @@ impl Statuses {
     }
 }
 
-/// The rule, which settles as the file says.
+/// The rule, settling as the file says.
 pub(super) fn settling_of(
     rule: &RuleTable,
     mut built: Rule,
@@ -110,7 +110,7 @@ fn status(spec: &At<StatusSpec>, scope: &Scope<'_>) -> Option<Statuses> {
                 format!("`{text}` is no status; write a number, such as 304, or a class, such as \"5xx\"");
             let number = text.parse::<u16>().ok().filter(|code| (100..600).contains(code));
             let help = number.map(|code| format!("did you mean {code}, without quotes?"));
-            // Another class is near each by its letters, and means something else.
+            // Any other class is similar by its letters, but means something else.
             let class = || CLASSES.into_iter().find(|class| class.eq_ignore_ascii_case(text));
             let help = help.or_else(|| class().map(|class| format!("did you mean `{class}`?")));
             scope.problem_with(spec.span.clone(), message, help);

@@ -1,4 +1,5 @@
-//! Types of the model are declared once: their fields, their reading, and in tests their writing and their schema.
+//! Macros that declare a type of the model once: its fields, how it is read, and in tests how it is written
+//! and its schema.
 
 /// A table with these fields and no others.
 macro_rules! table {
@@ -63,13 +64,13 @@ macro_rules! words {
     };
 }
 
-/// A text, or a table; each means the same, but the table has names for the parts.
+/// A text or a table with the same meaning; the table has names for the parts.
 macro_rules! text_or_table {
     ($(#[$meta:meta])* $Type:ident { text: $Text:ty, table: $Table:ty }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq)]
         #[cfg_attr(test, derive(serde::Serialize, schemars::JsonSchema), serde(untagged))]
-        // There are few of them, and they are gone when the rules are made.
+        // There are few of them, and they are dropped once the rules are built.
         #[allow(clippy::large_enum_variant)]
         pub(crate) enum $Type {
             Text($Text),

@@ -1,6 +1,6 @@
-//! What a file can say, as it is written: words, texts and numbers that nobody has looked into yet.
+//! The contents of a file as written: words, texts and numbers that have not been interpreted yet.
 //!
-//! The comments on these types are what an editor shows, by the schema that is made of them.
+//! The comments on these types become descriptions in the generated schema, which editors show.
 
 #[macro_use]
 mod macros;
@@ -21,7 +21,8 @@ use crate::scope::Scope;
 use crate::suggest::{did_you_mean, list};
 use crate::tree::{Entry, Node, Span, Value};
 
-/// The fields of a table while it is read. Which fields it can have is known when it has been asked for all of them.
+/// The fields of a table while it is read. Which fields it can have is known once all of them have been asked
+/// for.
 pub(crate) struct Fields<'t, 's> {
     entries: &'t [Entry],
     span: Span,
@@ -36,7 +37,7 @@ impl<'t, 's> Fields<'t, 's> {
         Some(Self { entries, span: node.span.clone(), known: Vec::new(), missing: Vec::new(), scope })
     }
 
-    /// A field that may be there.
+    /// An optional field.
     pub(crate) fn optional<T: Read>(&mut self, name: &'static str) -> Field<T> {
         self.known.push(name);
         match self.entries.iter().find(|entry| entry.name == name) {
@@ -45,7 +46,7 @@ impl<'t, 's> Fields<'t, 's> {
         }
     }
 
-    /// A field that has to be there.
+    /// A required field.
     pub(crate) fn required<T: Read>(&mut self, name: &'static str) -> Field<T> {
         let field = self.optional(name);
         if field.is_unsaid() {
@@ -54,9 +55,9 @@ impl<'t, 's> Fields<'t, 's> {
         field
     }
 
-    /// Reports fields that there are not, and those that are missing.
+    /// Reports unknown and missing fields.
     pub(crate) fn finish(self) {
-        // What is there already is not what another was meant to be.
+        // A field that is already there is not what a misspelled one was meant to be.
         let is_there = |name: &str| self.entries.iter().any(|entry| entry.name == name);
         let free: Vec<&str> = self.known.iter().copied().filter(|known| !is_there(known)).collect();
         let mut meant = Vec::new();
@@ -71,14 +72,14 @@ impl<'t, 's> Fields<'t, 's> {
                 help,
             );
         }
-        // One that is there under a misspelt name has been reported.
+        // A missing field that is there under a misspelled name has been reported.
         for name in self.missing.iter().filter(|name| !meant.contains(name)) {
             self.scope.problem(first_byte(&self.span), format!("`{name}` is missing"));
         }
     }
 }
 
-/// Where a table begins. All of it would be a whole rule.
+/// Where a table begins. Its span would cover a whole rule.
 fn first_byte(span: &Span) -> Span {
     span.start..span.end.min(span.start + 1)
 }

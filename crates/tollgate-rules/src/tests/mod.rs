@@ -1,4 +1,4 @@
-//! What needs to see the model: that all of it can be written, is read again, and is what the schema says.
+//! Tests that need to see the model: that all of it can be written, is read back, and matches the schema.
 
 mod arbitrary;
 mod round_trip;

@@ -1,4 +1,4 @@
-//! Whatever the model holds is read as it was written, in every format.
+//! Whatever the model holds is read back as it was written, in every format.
 
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ proptest! {
         prop_assert_eq!(&read(&toml::to_string_pretty(&file).unwrap(), Format::Toml), &file);
         prop_assert_eq!(&read(&serde_json::to_string(&file).unwrap(), Format::Json), &file);
         prop_assert_eq!(&read(&serde_json::to_string_pretty(&file).unwrap(), Format::Json), &file);
-        // What is JSON is YAML.
+        // JSON is YAML.
         #[cfg(feature = "yaml")]
         {
             prop_assert_eq!(&read(&serde_json::to_string(&file).unwrap(), Format::Yaml), &file);

@@ -1,4 +1,4 @@
-//! The schema in the repository is that of the types, and says what the reader does.
+//! The schema in the repository is that of the types, and agrees with the reader.
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use proptest::prelude::*;
@@ -11,9 +11,9 @@ use super::arbitrary;
 use crate::model::File;
 use crate::{Format, Registry, RuleFile, SCHEMA};
 
-/// The schema of the types, as it is kept.
+/// The schema of the types, as it is stored.
 fn generated() -> String {
-    // `uint32` is no format that a validator knows.
+    // `uint32` is not a format that validators know.
     let bound = |schema: &mut Schema| {
         if schema.remove("format").is_some_and(|format| format == "uint32") {
             schema.insert("maximum".to_owned(), u32::MAX.into());
@@ -51,7 +51,7 @@ fn the_schema_in_the_repository_is_that_of_the_types() {
         std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/rules.schema.json"), generated()).unwrap();
         return;
     }
-    // As values: in which order fields are written depends on what else is compiled.
+    // Compared as values: the order of fields depends on what else is compiled.
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert!(
         value(&generated()) == value(SCHEMA),

@@ -1,4 +1,4 @@
-//! The model as it is written, and as it is described: places have no part in either.
+//! How the model is serialized and described: positions are left out of both.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ impl<T: Serialize> Serialize for Named<T> {
     }
 }
 
-/// Is described as what is in it.
+/// Describes a type by the schema of its contents.
 macro_rules! described_as {
     ($Type:ident<T>: $Inner:ty) => {
         impl<T: JsonSchema> JsonSchema for $Type<T> {

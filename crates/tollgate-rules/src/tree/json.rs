@@ -1,7 +1,7 @@
 //! JSON.
 //!
-//! serde_json tells where an error is, but not where a value is. It does hand out values as the slices of the text that
-//! they are; so each level is read as a list or map of slices, which are then read in turn.
+//! serde_json reports where an error is, but not where a value is. It can return values as slices of the
+//! text, though. So each level is read as a list or map of slices, which are then read in turn.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use super::{Entry, MAX_DEPTH, Node, Span, Value, integer};
 use crate::scope::Scope;
 
-/// Reads JSON. `None` if it is none at all.
+/// Reads JSON. `None` if it is not JSON at all.
 pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
-    // RFC 8259, section 8.1: who reads may ignore a byte order mark. Some editors write one.
+    // RFC 8259, section 8.1: a parser may ignore a byte order mark. Some editors write one.
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
     match serde_json::from_str::<&RawValue>(json) {
         Ok(root) => Some(Reader { text, scope }.node(root, 0)),
@@ -26,13 +26,13 @@ pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
     }
 }
 
-/// Where a line and column are, which serde_json counts from one, in bytes.
+/// The offset of a line and column, which serde_json counts from one, in bytes.
 fn offset(text: &str, line: usize, column: usize) -> usize {
     let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     (before + column.saturating_sub(1)).min(text.len())
 }
 
-/// What is wrong, without where it is: that is told as for all that is wrong.
+/// What is wrong, without the position, which is reported as for all problems.
 fn message(error: &serde_json::Error) -> String {
     let message = error.to_string();
     let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
@@ -82,8 +82,8 @@ impl Reader<'_> {
         Value::Table(entries)
     }
 
-    /// Reads one level. It has been read as a whole, but not all that is wrong was seen then, such as half of a
-    /// surrogate pair.
+    /// Reads one level. The text has been read as a whole before, but that does not find every error, such as
+    /// half of a surrogate pair.
     fn read<'a, T: Deserialize<'a>>(&self, json: &'a str, value: impl FnOnce(T) -> Value) -> Value {
         match serde_json::from_str(json) {
             Ok(read) => value(read),
@@ -94,14 +94,14 @@ impl Reader<'_> {
         }
     }
 
-    /// Where a slice of the text stands in it.
+    /// Where a slice is in the text.
     fn span(&self, slice: &str) -> Span {
         let start = (slice.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         start..start + slice.len()
     }
 }
 
-/// The fields of a table, in their order, also those that are there twice.
+/// The fields of a table, in order, including duplicates.
 struct Fields<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {

@@ -1,4 +1,5 @@
-//! What a file says before anybody knows what it means: the same tree for every format, and where each part stands.
+//! The contents of a file before they are interpreted: the same tree for every format, with the position of
+//! each part.
 
 mod json;
 mod toml;
@@ -10,13 +11,13 @@ use std::ops::Range;
 use crate::Format;
 use crate::scope::Scope;
 
-/// Where something stands in the text, in bytes.
+/// A position in the text, in bytes.
 pub(crate) type Span = Range<usize>;
 
-/// How deep lists and tables may be within each other. Rules need five; whoever nests deeper is up to something.
+/// How deeply lists and tables may be nested. Rules need five levels; deeper nesting is suspicious.
 const MAX_DEPTH: usize = 32;
 
-/// A value, and where it stands.
+/// A value, and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) span: Span,
@@ -27,12 +28,13 @@ pub(crate) struct Node {
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
-    /// A number that does not fit is the largest, or the least, that does: both are too much for all that is counted.
+    /// A number that does not fit becomes the largest or the smallest that does: both are out of range
+    /// everywhere.
     Integer(i128),
     Bool(bool),
     List(Vec<Node>),
     Table(Vec<Entry>),
-    /// Something that no field takes, by the name of its kind.
+    /// Something that no field accepts, by the name of its kind.
     Other(&'static str),
     /// Something that could not be read, which has been reported.
     Unread,
@@ -47,7 +49,7 @@ pub(crate) struct Entry {
 }
 
 impl Value {
-    /// What kind of value it is, for who expected another.
+    /// The kind of the value, for messages that expected another.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) => "a text",
@@ -61,8 +63,8 @@ impl Value {
     }
 }
 
-/// Reads a text. What is wrong with it goes to the scope. `None` if so much is wrong that whatever else could be said of
-/// the rest might be wrong as well.
+/// Parses a text, and reports what is wrong with it to the scope. `None` if so much is wrong that further
+/// reports about the rest might be wrong as well.
 pub(crate) fn parse(text: &str, format: Format, scope: &Scope<'_>) -> Option<Node> {
     match format {
         Format::Toml => toml::parse(text, scope),

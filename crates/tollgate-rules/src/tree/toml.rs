@@ -8,11 +8,11 @@ use toml::de::{DeTable, DeValue};
 use super::{Entry, Node, Span, Value, integer};
 use crate::scope::Scope;
 
-/// What the parser says of a field that is said twice. The rest is as it was meant even so.
+/// The parser's message for a duplicate field. The rest of the file is still as it was meant.
 const TWICE: &str = "duplicate key";
 
-/// Reads TOML. The parser goes on after an error, so that the next one is found as well; but what it makes of the rest is
-/// a guess, and not to be looked into.
+/// Reads TOML. The parser continues after an error, so that the next one is found as well; but its result
+/// after an error is a guess, and is not used.
 pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
     is_sound.then(|| Node { span: 0..0, value: table(root.get_ref()) })
 }
 
-// The parser refuses what is nested too deeply, so this is not.
+// The parser refuses what is nested too deeply, so this recursion is bounded.
 fn node(value: &Spanned<DeValue<'_>>) -> Node {
     let span: Span = value.span();
     let value = match value.get_ref() {
@@ -44,7 +44,7 @@ fn table(entries: &DeTable<'_>) -> Value {
         node: node(value),
     };
     let mut entries: Vec<Entry> = entries.iter().map(entry).collect();
-    // As they are written, and not by their names.
+    // In the order of the text, not of their names.
     entries.sort_by_key(|entry| entry.name_span.start);
     Value::Table(entries)
 }

@@ -1,4 +1,4 @@
-//! YAML 1.2, as far as it says no more than JSON does: without aliases, tags and several documents.
+//! YAML 1.2, as far as it expresses what JSON can: without aliases, tags and multiple documents.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 use super::{Entry, MAX_DEPTH, Node, Span, Value, integer};
 use crate::scope::Scope;
 
-/// Reads YAML. `None` if it is none, or more than is read here.
+/// Reads YAML. `None` if it is invalid, or more than is accepted here.
 pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
     let mut reader = Reader { events: Parser::new_from_str(text), places: Places::new(text), scope };
     let mut root = None;
@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What begins with this event. `None` if what follows cannot be read.
+    /// The value that begins with this event. `None` if what follows cannot be read.
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Option<Node> {
         let is_tagged = matches!(
             event,
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         Some(Node { span: span.start..end, value })
     }
 
-    /// What follows up to the end of a list, and where that is.
+    /// The rest of a list, and where it ends.
     fn list(&mut self, depth: usize) -> Option<(Value, usize)> {
         let mut nodes = Vec::new();
         loop {
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows up to the end of a table, and where that is.
+    /// The rest of a table, and where it ends.
     fn table(&mut self, depth: usize) -> Option<(Value, usize)> {
         let mut seen = HashMap::new();
         let mut entries = Vec::new();
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a text without quotes is, by the core schema of YAML 1.2: `no` is a text.
+/// The value of an unquoted text, by the core schema of YAML 1.2: `no` is text.
 fn plain(text: &str) -> Value {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     match text {
@@ -131,9 +131,9 @@ fn is_all(digits: &str, radix: u32) -> bool {
     !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix))
 }
 
-/// Where characters are, of which the parser tells the number.
+/// The byte offsets of characters, which the parser reports by number.
 struct Places {
-    /// The byte at which each character begins, if that is not its number.
+    /// The byte at which each character begins; `None` if that is the character's number.
     bytes: Option<Vec<usize>>,
     end: usize,
 }

@@ -6,7 +6,8 @@ use tollgate::{Limiter, MemoryStore};
 
 use crate::support::{Req, User, code, file, from, get, left, limiter, of_file, request, rule, with};
 
-/// Says that a key from a file and one from code count in the same counters, and that a request which differs has another.
+/// Asserts that a key from a file and one from code share their counters, and that a request that differs has
+/// another key.
 async fn same(key: &str, in_code: impl KeyExtractor, other: impl Fn() -> Req) {
     let store = MemoryStore::new();
     let file = limiter(rule(&format!("key = {key}")), &store);
@@ -91,7 +92,7 @@ async fn the_proxies_that_a_file_trusts_are_trusted_by_its_rules() {
         assert_eq!(left(&limiter, client("203.0.113.1")).await, Some(99), "{key}");
         assert_eq!(left(&limiter, client("203.0.113.2")).await, Some(99), "{key}");
         assert_eq!(left(&limiter, client("203.0.113.1")).await, Some(98), "{key}");
-        // Who is no proxy is believed nothing.
+        // A peer that is not a proxy is not trusted.
         assert_eq!(left(&limiter, from(client("203.0.113.1"), "192.0.2.7:1")).await, Some(99), "{key}");
     }
 }

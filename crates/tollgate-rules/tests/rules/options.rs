@@ -1,4 +1,4 @@
-//! What a rule does, and what a file says that is no rule's.
+//! What a rule does, and the settings of a file besides its rules.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -101,7 +101,7 @@ async fn a_request_costs_what_the_file_says() {
 
 #[tokio::test]
 async fn who_is_over_the_limit_is_held_back_if_the_file_says_so() {
-    // One in an hour, so that nobody's turn comes before the limiter lets them go.
+    // One in an hour, so that no request's turn comes before the limiter lets it go.
     let text = "[[rules]]\nname = \"r\"\nquota = \"1/hour\"\n";
     let limiter = file(&format!("{text}hold-up-to = \"2h\"")).limiter().build().unwrap();
     assert!(send(&limiter, get("/")).await.unwrap().is_admitted());
@@ -217,14 +217,14 @@ async fn a_registry_of_any_names_stands_in_for_what_is_not_there() {
     let limiter = file.limiter().build().unwrap();
     assert_eq!(left(&limiter, get("/")).await, Some(99));
     assert_eq!(left(&limiter, get("/")).await, Some(98));
-    // What is registered is used all the same.
+    // What is registered is used nevertheless.
     let two = Registry::any().cost("whatever", |_| 2);
     let file = RuleFile::parse("rules.toml", text, Format::Toml, &two).unwrap();
     assert_eq!(left(&file.limiter().build().unwrap(), get("/")).await, Some(98));
     let pro = Registry::any().any_tier("pro");
     let file = RuleFile::parse("rules.toml", text, Format::Toml, &pro).unwrap();
     assert_eq!(left(&file.limiter().build().unwrap(), get("/")).await, Some(999));
-    // A field that there is not is wrong under any names.
+    // An unknown field is wrong in any registry.
     let error = RuleFile::parse("rules.toml", text.replace("when", "wenn"), Format::Toml, &Registry::any());
     assert_eq!(error.unwrap_err().problems().len(), 1);
 }
@@ -234,7 +234,7 @@ async fn no_more_wait_than_the_file_says() {
     let text = "limiter.max-waiting = 0\n[[rules]]\nname = \"r\"\nquota = \"1/hour\"\nhold-up-to = \"2h\"";
     let limiter = file(text).limiter().build().unwrap();
     assert!(send(&limiter, get("/")).await.unwrap().is_admitted());
-    // There is no room, so this is decided at once.
+    // There is no room, so this is decided immediately.
     assert!(!send(&limiter, get("/")).await.unwrap().is_admitted());
 }
 
@@ -265,7 +265,7 @@ fn what_editors_add_is_no_mistake() {
         let yaml = RuleFile::parse("rules.yaml", yaml, Format::Yaml, &registry());
         assert_eq!(yaml.unwrap_or_else(|error| panic!("{error}")).rules().len(), 1);
     }
-    // And places are still right.
+    // And positions are still right.
     for (text, column) in [("\u{feff}{ \"rules\": 1 }", 13), ("\u{feff}{ rules", 4)] {
         assert_eq!(json(text).unwrap_err().problems()[0].column(), column, "{text}");
     }

@@ -1,4 +1,4 @@
-//! What a request has really cost, by its response.
+//! What a request actually cost, by its response.
 
 use std::convert::Infallible;
 

@@ -36,7 +36,7 @@ pub(crate) fn registry() -> Registry {
         .settle("by-status", |response| if response.status() == 201 { Some(7) } else { None })
 }
 
-/// The quota of all rules here, so long that no test sees its end.
+/// The quota of all rules here, with a period so long that no test sees its end.
 pub(crate) const QUOTA: &str = "100/day";
 
 pub(crate) fn file(text: &str) -> RuleFile {
@@ -109,7 +109,7 @@ pub(crate) async fn left(limiter: &Limiter, request: Req) -> Option<u32> {
     send(limiter, request).await?.outcome("r").map(Outcome::remaining)
 }
 
-/// What a rule shows of itself: all but its key, its cost, its lookup of tiers and how it settles.
+/// What a rule shows of itself: everything but its key, its cost, its tier lookup and how it settles.
 pub(crate) fn shown(rule: &Rule) -> String {
     format!("{rule:?}")
 }
