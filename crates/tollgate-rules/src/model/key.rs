@@ -1,4 +1,4 @@
-//! What a file says of a key.
+//! A key of a file.
 
 use crate::read::{OneOrMany, Read, expected};
 use crate::scope::Scope;
@@ -6,13 +6,13 @@ use crate::suggest::{did_you_mean, list};
 use crate::tree::{Node, Value};
 
 words! {
-    /// A key that needs nothing more to be said.
+    /// A key without parameters.
     KeyWord {
-        /// The address of the peer. So it is unless it is said.
+        /// The address of the peer. This is the default.
         "peer-ip" PeerIp,
-        /// The address of the client behind the proxies that are trusted.
+        /// The address of the client behind the trusted proxies.
         "client-ip" ClientIp,
-        /// The bearer token, of which only a digest is ever shown.
+        /// The bearer token, shown only as a digest.
         "bearer" Bearer,
         /// The path.
         "path" Path,
@@ -29,7 +29,7 @@ words! {
     }
 }
 
-/// Declares what a key can be when it is a table: which of these it is, is said by the field that it has.
+/// Declares the keys that are tables. The field that a table has determines its key.
 macro_rules! key_tables {
     ($( $name:literal $Variant:ident $Table:ident, )*) => {
         /// Who is counted.
@@ -63,7 +63,7 @@ key_tables! {
     "client-ip" ClientIp ClientIpKey,
 }
 
-/// Which of these fields a table has; `None` within if it is a text.
+/// Which of these fields a table has; an inner `None` if it is a text.
 fn kind(kinds: &[&'static str], node: &Node, scope: &Scope<'_>) -> Option<Option<&'static str>> {
     let entries = match &node.value {
         Value::Text(text) => return check_word(text, kinds, node, scope).then_some(None),
@@ -88,7 +88,8 @@ fn kind(kinds: &[&'static str], node: &Node, scope: &Scope<'_>) -> Option<Option
     }
 }
 
-/// Whether a text is a key. If it is not, it may be one that is a table, or one that the application has.
+/// Whether a text is a key. If it is not, the key may be meant to be a table, or one that the application
+/// has.
 fn check_word(text: &str, kinds: &[&'static str], node: &Node, scope: &Scope<'_>) -> bool {
     let words = || KeyWord::ALL.iter().map(|(word, _)| *word);
     if words().any(|word| word == text) {
@@ -115,7 +116,7 @@ table! {
             "header" header: String,
         }
         optional {
-            /// Whether the value is a secret, of which only a digest is ever shown. It is not unless it is said.
+            /// Whether the value is a secret, shown only as a digest. It is not by default.
             "secret" secret: bool,
         }
     }
@@ -129,7 +130,7 @@ table! {
             "cookie" cookie: String,
         }
         optional {
-            /// Whether the value is a secret, of which only a digest is ever shown. It is not unless it is said.
+            /// Whether the value is a secret, shown only as a digest. It is not by default.
             "secret" secret: bool,
         }
     }
@@ -172,7 +173,7 @@ table! {
     /// The address of the peer.
     PeerIpKey {
         required {
-            /// What is special about it.
+            /// Its options.
             "peer-ip" peer_ip: PeerIpTable,
         }
         optional {}
@@ -180,11 +181,11 @@ table! {
 }
 
 table! {
-    /// What is special about the peer's address.
+    /// Options of the peer's address.
     PeerIpTable {
         required {}
         optional {
-            /// How many bits of an IPv6 address count. 64 unless it is said.
+            /// How many bits of an IPv6 address count. 64 by default.
             "ipv6-prefix" ipv6_prefix: u32,
         }
     }
@@ -194,7 +195,7 @@ table! {
     /// The address of the client behind proxies.
     ClientIpKey {
         required {
-            /// What is special about it.
+            /// Its options.
             "client-ip" client_ip: ClientIpTable,
         }
         optional {}
@@ -202,17 +203,17 @@ table! {
 }
 
 table! {
-    /// What is special about the client's address. The proxies are those that the file trusts unless it is said.
+    /// Options of the client's address. By default the proxies are those that the file trusts.
     ClientIpTable {
         required {}
         optional {
-            /// The networks that proxies are in, such as `10.0.0.0/8`, or their addresses.
+            /// The networks of the proxies, such as `10.0.0.0/8`, or their addresses.
             "networks" networks: OneOrMany<String>,
-            /// How many proxies there are, one behind the other, wherever they are.
+            /// The number of proxies, one behind the other, wherever they are.
             "hops" hops: u32,
-            /// The header field in which proxies say who the client is.
+            /// The header field in which proxies name the client.
             "field" field: String,
-            /// How many bits of an IPv6 address count. 64 unless it is said.
+            /// How many bits of an IPv6 address count. 64 by default.
             "ipv6-prefix" ipv6_prefix: u32,
         }
     }

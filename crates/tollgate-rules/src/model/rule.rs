@@ -1,4 +1,4 @@
-//! What a file says of a rule.
+//! A rule of a file.
 
 use super::{FreeTable, KeyPart};
 use crate::read::{Named, OneOrMany, Read, expected};
@@ -6,48 +6,49 @@ use crate::scope::Scope;
 use crate::tree::{Node, Value};
 
 table! {
-    /// A rule: what requests it matches, what key it counts by, and how much there is for each.
+    /// A rule: which requests it matches, which key it counts by, and how much each key may use.
     RuleTable {
         required {
-            /// The name of the rule, which no other has. Counters belong to it.
+            /// The unique name of the rule. Counters belong to it.
             "name" name: String,
-            /// How much, per how long: `100/minute`, `10/s burst 20`, `5 per 30s sliding-log`; or a table.
+            /// The quota: `100/minute`, `10/s burst 20`, `5 per 30s sliding-log`; or a table.
             "quota" quota: QuotaSpec,
         }
         optional {
-            /// The requests that the rule matches: `POST /login`, `/api/{*rest}`, or a table; or a list, any of which. All
-            /// requests unless it is said.
+            /// The requests that the rule matches: `POST /login`, `/api/{*rest}`, or a table; or a list, any
+            /// of which. All requests by default.
             "match" matches: OneOrMany<MatchSpec>,
-            /// The hosts at which the rule matches: `api.example.com`, `*.example.com` for all below it; or a list, any of
-            /// which. All hosts unless it is said.
+            /// The hosts at which the rule matches: `api.example.com`, `*.example.com` for all below it; or a
+            /// list, any of which. All hosts by default.
             "host" host: OneOrMany<String>,
-            /// The registered predicate that has to be true of a request as well; or a list, all of which.
+            /// A registered predicate that must also be true of a request; or a list, all of which.
             "when" when: OneOrMany<String>,
-            /// Whether the rule matches no request, and is charged by the application alone.
+            /// Whether the rule matches no request, and is charged only by the application.
             "by-hand" by_hand: bool,
-            /// Who is counted: a key, or a list, which together are one. The peer's address unless it is said.
+            /// Who is counted: a key, or a list of keys that form one. The peer's address by default.
             "key" key: OneOrMany<KeyPart>,
-            /// What becomes of a request that has not got the key.
+            /// What happens to a request without the key.
             "on-missing-key" on_missing_key: MissingKeyWord,
-            /// What callers have who are in a tier, by its name: a quota, `unlimited`, or a table.
+            /// The quotas of tiers, by name: a quota, `unlimited`, or a table.
             "tiers" tiers: Named<TierSpec>,
-            /// The registered lookup that tells which tier a caller is in.
+            /// The registered lookup that finds a caller's tier.
             "tier-by" tier_by: String,
-            /// What a request costs, or what was registered to tell it. One unless it is said.
+            /// What a request costs: a number, or a registered cost. One by default.
             "cost" cost: CostSpec,
-            /// The responses whose requests cost nothing: what was charged is given back.
+            /// The responses whose requests cost nothing: what was charged is refunded.
             "free-when" free_when: FreeTable,
-            /// What was registered to tell from the response what a request has really cost.
+            /// The registered function that derives the actual cost of a request from its response.
             "settle-by" settle_by: String,
-            /// Whether handlers say what a request has really cost.
+            /// Whether handlers report what a request actually cost.
             "settle-in-handler" settle_in_handler: bool,
-            /// For how long at most requests that are over the quota are held back instead of refused, such as `500ms`.
+            /// How long requests over the quota are held back at most instead of being refused, such as
+            /// `500ms`.
             "hold-up-to" hold_up_to: String,
-            /// What becomes of requests when the store cannot decide.
+            /// What happens to requests when the store cannot decide.
             "on-store-failure" on_store_failure: FailureSpec,
-            /// Whether what the rule says counts.
+            /// Whether the rule is enforced.
             "mode" mode: ModeSpec,
-            /// Whether header fields tell of the rule while it is in shadow.
+            /// Whether header fields report the rule while it is in shadow.
             "show-in-shadow" show_in_shadow: bool,
             /// A quota that runs in shadow beside the rule's own.
             "candidate" candidate: QuotaSpec,
@@ -56,25 +57,26 @@ table! {
 }
 
 text_or_table! {
-    /// Whether what a rule says counts.
+    /// Whether a rule is enforced.
     ModeSpec { text: ModeWord, table: EnforceForTable }
 }
 
 words! {
-    /// Whether what a rule says counts.
+    /// Whether a rule is enforced.
     ModeWord {
-        /// It counts. So it is unless it is said.
+        /// It is enforced. This is the default.
         "enforce" Enforce,
-        /// It is counted and told in metrics and logs, and denies nobody.
+        /// It is counted and reported in metrics and logs, and denies nobody.
         "shadow" Shadow,
     }
 }
 
 table! {
-    /// What a rule says counts for some, always the same ones.
+    /// Enforces a rule for some keys, always the same ones.
     EnforceForTable {
         required {
-            /// The share of all keys that the rule is enforced for, such as `10%` or `1/4`. The others are in shadow.
+            /// The share of all keys for which the rule is enforced, such as `10%` or `1/4`. The others are
+            /// in shadow.
             "enforce-for" enforce_for: String,
         }
         optional {}
@@ -82,12 +84,12 @@ table! {
 }
 
 text_or_table! {
-    /// How much, per how long, by which algorithm.
+    /// A quota: a limit, a period and an algorithm.
     QuotaSpec { text: String, table: QuotaTable }
 }
 
 table! {
-    /// How much, per how long, by which algorithm.
+    /// A quota: a limit, a period and an algorithm.
     QuotaTable {
         required {
             /// How many in a period.
@@ -96,22 +98,22 @@ table! {
             "period" period: String,
         }
         optional {
-            /// How requests are counted. A token bucket unless it is said.
+            /// The algorithm. A token bucket by default.
             "algorithm" algorithm: AlgorithmWord,
-            /// How many a token bucket holds. The limit unless it is said.
+            /// How many a token bucket holds. The limit by default.
             "burst" burst: u32,
-            /// How many the queue of a leaky bucket holds. The limit unless it is said.
+            /// How many the queue of a leaky bucket holds. The limit by default.
             "capacity" capacity: u32,
         }
     }
 }
 
 words! {
-    /// How requests are counted.
+    /// The algorithm by which requests are counted.
     AlgorithmWord {
         /// A bucket that refills steadily and holds at most a burst.
         "token-bucket" TokenBucket,
-        /// A counter that begins anew with each period.
+        /// A counter that restarts with each period.
         "fixed-window" FixedWindow,
         /// Two counters, the previous one fading out.
         "sliding-window" SlidingWindow,
@@ -123,27 +125,28 @@ words! {
 }
 
 text_or_table! {
-    /// Requests: by method and path.
+    /// Requests, by method and path.
     MatchSpec { text: String, table: MatchTable }
 }
 
 table! {
-    /// Requests: by method and path.
+    /// Requests, by method and path.
     MatchTable {
         required {}
         optional {
-            /// The method, or a list, any of which. All methods unless it is said; `GET` is `HEAD` as well.
+            /// The method, or a list, any of which. All methods by default; `GET` includes `HEAD`.
             "method" method: OneOrMany<String>,
-            /// The path, as in axum (`/users/{id}`, `/files/{*rest}`), or a list, any of which. All paths unless it is said.
+            /// The path, as in axum (`/users/{id}`, `/files/{*rest}`), or a list, any of which. All paths by
+            /// default.
             "path" path: OneOrMany<String>,
         }
     }
 }
 
 words! {
-    /// What becomes of a request that has not got the key.
+    /// What happens to a request without the key.
     MissingKeyWord {
-        /// All such requests are counted together. So it is unless it is said.
+        /// All such requests are counted together. This is the default.
         "shared" Shared,
         /// The rule does not count it.
         "skip" Skip,
@@ -153,19 +156,19 @@ words! {
 }
 
 text_or_table! {
-    /// What callers of a tier have: a quota, or `unlimited`.
+    /// The quota of a tier, or `unlimited`.
     TierSpec { text: String, table: TierTable }
 }
 
 table! {
-    /// What callers of a tier have.
+    /// The quota of a tier, with options.
     TierTable {
         required {
-            /// How much, per how long.
+            /// The quota.
             "quota" quota: QuotaSpec,
         }
         optional {
-            /// For how long at most requests that are over the quota are held back, instead of what the rule says.
+            /// How long requests over the quota are held back at most, instead of the rule's own setting.
             "hold-up-to" hold_up_to: String,
             /// A quota that runs in shadow beside the tier's own.
             "candidate" candidate: QuotaSpec,
@@ -203,14 +206,14 @@ table! {
 }
 
 text_or_table! {
-    /// What becomes of requests when the store cannot decide.
+    /// What happens to requests when the store cannot decide.
     FailureSpec { text: FailureWord, table: LocalTable }
 }
 
 words! {
-    /// What becomes of requests when the store cannot decide.
+    /// What happens to requests when the store cannot decide.
     FailureWord {
-        /// They go on without being counted. So it is unless it is said.
+        /// They are admitted without being counted. This is the default.
         "allow" Allow,
         /// They are answered with 503.
         "deny" Deny,

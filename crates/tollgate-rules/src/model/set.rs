@@ -1,4 +1,4 @@
-//! What a file says as a whole.
+//! A file as a whole.
 
 use super::RuleTable;
 use crate::read::{At, OneOrMany, Read, expected};
@@ -13,11 +13,11 @@ table! {
             "rules" rules: Rules,
         }
         optional {
-            /// Where the schema of this file is, for editors.
+            /// The location of this file's schema, for editors.
             "$schema" schema: String,
-            /// The proxies that are trusted by rules that count by `client-ip`.
+            /// The proxies that rules counting by `client-ip` trust.
             "trusted-proxies" trusted_proxies: ProxiesTable,
-            /// What responses say, and which requests are not limited.
+            /// What responses contain, and which requests are not limited.
             "layer" layer: LayerTable,
             /// Bounds of what is kept in this process.
             "limiter" limiter: LimiterTable,
@@ -25,13 +25,13 @@ table! {
     }
 }
 
-/// Rules, in their order.
+/// Rules, in order.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(test, derive(serde::Serialize, schemars::JsonSchema))]
 pub(crate) struct Rules(pub(crate) Vec<At<RuleTable>>);
 
 impl Rules {
-    /// Each rule, with what it is called.
+    /// Each rule, with its label.
     pub(crate) fn labelled(&self) -> impl Iterator<Item = (RuleLabel, &At<RuleTable>)> {
         let label = |number, rule: &At<RuleTable>| match rule.value.name.value() {
             Some(name) if !name.is_empty() => RuleLabel::Name(name.as_str().into()),
@@ -46,14 +46,14 @@ impl Read for Rules {
         let Value::List(nodes) = &node.value else { return expected("a list of rules", node, scope) };
         let rule = |(index, node): (usize, &Node)| {
             let scope = scope.rule(label(index + 1, node));
-            // What is no rule has been reported, and is in nobody's way.
+            // An item that is not a rule has been reported, and an empty rule takes its place.
             At { span: node.span.clone(), value: RuleTable::read(node, &scope).unwrap_or_default() }
         };
         Some(Self(nodes.iter().enumerate().map(rule).collect()))
     }
 }
 
-/// What a rule is called that has not been read yet.
+/// The label of a rule that has not been read yet.
 fn label(number: usize, node: &Node) -> RuleLabel {
     let Value::Table(entries) = &node.value else { return RuleLabel::Number(number) };
     let name = entries.iter().find(|entry| entry.name == "name").map(|entry| &entry.node.value);
@@ -64,42 +64,42 @@ fn label(number: usize, node: &Node) -> RuleLabel {
 }
 
 table! {
-    /// Which proxies are believed, and what they say. Either `networks` or `hops`.
+    /// The trusted proxies, and how they name the client. Either `networks` or `hops`.
     ProxiesTable {
         required {}
         optional {
-            /// The networks that proxies are in, such as `10.0.0.0/8`, or their addresses.
+            /// The networks of the proxies, such as `10.0.0.0/8`, or their addresses.
             "networks" networks: OneOrMany<String>,
-            /// How many proxies there are, one behind the other, wherever they are. Only where the server cannot be
-            /// reached but through all of them.
+            /// The number of proxies, one behind the other, wherever they are. Only for a server that can be
+            /// reached only through all of them.
             "hops" hops: u32,
-            /// The header field in which proxies say who the client is: `x-forwarded-for` unless it is said, `forwarded`, or
-            /// a field of a proxy's own that has one address.
+            /// The header field in which proxies name the client: `x-forwarded-for` by default, `forwarded`,
+            /// or a proxy's own field with a single address.
             "field" field: String,
         }
     }
 }
 
 table! {
-    /// What responses say, and which requests are not limited.
+    /// What responses contain, and which requests are not limited.
     LayerTable {
         required {}
         optional {
-            /// Whether `X-RateLimit-Limit`, `-Remaining` and `-Reset` are written. They are unless it is said.
+            /// Whether `X-RateLimit-Limit`, `-Remaining` and `-Reset` are written. They are by default.
             "x-ratelimit-headers" x_ratelimit_headers: bool,
-            /// The revision of the IETF's draft by which `RateLimit` and `RateLimit-Policy` are written. They are not
-            /// unless it is said.
+            /// The revision of the IETF draft by which `RateLimit` and `RateLimit-Policy` are written. By
+            /// default they are not written.
             "ietf-headers" ietf_headers: IetfWord,
-            /// Whether CORS preflights are limited. They are not unless it is said.
+            /// Whether CORS preflights are limited. They are not by default.
             "charge-preflights" charge_preflights: bool,
-            /// What requests are answered that do not go on. What the application has unless it is said.
+            /// How rejected requests are answered. By default as the application does.
             "rejection" rejection: RejectionWord,
         }
     }
 }
 
 words! {
-    /// A body for requests that do not go on. Those of gRPC have a status of their own in any case.
+    /// The body of responses to rejected requests. gRPC requests always get a status of their own.
     RejectionWord {
         /// `{"error":"rate_limited",…}`.
         "json" Json,
@@ -109,7 +109,7 @@ words! {
 }
 
 words! {
-    /// A revision of the IETF's draft for rate-limit fields.
+    /// A revision of the IETF draft for rate-limit fields.
     IetfWord {
         /// draft-ietf-httpapi-ratelimit-headers-11.
         "draft-11" Draft11,
@@ -123,7 +123,7 @@ table! {
         optional {
             /// How many requests can be held back at the same time.
             "max-waiting" max_waiting: u32,
-            /// How many keys are counted in this process while the store fails, for rules that want it.
+            /// How many keys are counted in this process while the store fails, for rules with `local`.
             "max-local-keys" max_local_keys: u32,
         }
     }

@@ -1,4 +1,4 @@
-//! What a file says of what a request has really cost.
+//! The part of a file about what a request actually cost.
 
 use crate::read::{OneOrMany, Read, expected};
 use crate::scope::Scope;
@@ -17,7 +17,7 @@ table! {
     }
 }
 
-/// A status such as `304`, or all of a class, such as `"5xx"`.
+/// A status such as `304`, or a whole class, such as `"5xx"`.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(test, derive(serde::Serialize, schemars::JsonSchema), serde(untagged))]
 pub(crate) enum StatusSpec {
