@@ -1,5 +1,5 @@
-//! Makes the code of the service. From a `.proto` file `tonic-prost-build` does that, with the help of `protoc`; so that
-//! this example needs none, the service is described here.
+//! Generates the code of the service. `tonic-prost-build` does that from a `.proto` file, with the help of
+//! `protoc`. The service is described here instead, so that this example does not need it.
 
 use tonic_build::manual::{Builder, Method, Service};
 

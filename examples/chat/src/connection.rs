@@ -1,4 +1,4 @@
-//! One connection, from when it is joined to when it is closed.
+//! One connection, from joining to closing.
 
 use axum::extract::ws::{Message, WebSocket};
 use tokio::sync::broadcast::error::RecvError;
@@ -8,10 +8,10 @@ use tollgate::Store;
 use crate::event::Event;
 use crate::speaker::Speaker;
 
-/// Tells the client what is said, and says what the client sends, as often as it may.
+/// Sends the client what others say, and broadcasts what the client sends, as often as it may.
 ///
-/// One task does both, in turns. So a client that sends and sends without reading the answers waits for itself: while
-/// an answer cannot be sent, nothing more is read.
+/// One task does both, in turns. So a client that keeps sending without reading the answers slows down only
+/// itself: while an answer cannot be sent, nothing more is read.
 pub(crate) async fn run<S: Store>(
     mut socket: WebSocket,
     speaker: Speaker<S>,
@@ -28,12 +28,12 @@ pub(crate) async fn run<S: Store>(
                 received = socket.recv() => match received {
                     Some(Ok(Message::Text(text))) => break say(&speaker, text.as_str(), &events).await,
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
-                    // Pings are answered by themselves, and bytes are nothing that could be said.
+                    // Pings are answered automatically, and binary messages cannot be said.
                     Some(Ok(_)) => {}
                 },
                 said = heard.recv() => match said {
                     Ok(said) => break said,
-                    // A slow client misses what was said, and hears what comes next.
+                    // A slow client misses messages, and hears what comes next.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return,
                 },
@@ -49,11 +49,12 @@ async fn welcome<S: Store>(speaker: &Speaker<S>) -> Event {
     }
 }
 
-/// Says it to everybody if the speaker may. If not, the connection stays as it is, and the speaker is told how long to wait.
+/// Broadcasts the text if the speaker may speak. If not, the connection stays open, and the speaker is told
+/// how long to wait.
 async fn say<S: Store>(speaker: &Speaker<S>, text: &str, events: &Sender<Event>) -> Event {
     match speaker.charge().await {
         Ok(decision) if decision.is_admitted() => {
-            // Nobody hears it only if this connection is being closed.
+            // Sending fails only if this connection is being closed.
             let _ = events.send(Event::said(speaker.user(), text));
             Event::sent(&decision)
         }

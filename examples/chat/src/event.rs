@@ -1,4 +1,4 @@
-//! What a client is told.
+//! Events that are sent to clients.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use axum::extract::ws::Message;
 use serde::Serialize;
 use tollgate::{Decision, LimiterError, Retry};
 
-/// What a client is told, as JSON: `{"event":"said","user":"alice","text":"hello"}`.
+/// An event that is sent to a client, as JSON: `{"event":"said","user":"alice","text":"hello"}`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum Event {
-    /// To who has just joined.
+    /// To a user who has just joined.
     Welcome { budgets: Vec<Budget> },
-    /// To all: somebody said this.
+    /// To everybody: somebody said this.
     Said { user: String, text: String },
-    /// To who spoke: it was said.
+    /// To the speaker: it was said.
     Sent { budgets: Vec<Budget> },
-    /// To who spoke: it was not said, and will not be for so many milliseconds.
+    /// To the speaker: it was not said, and cannot be for this many milliseconds.
     Wait { rule: String, millis: u64, budgets: Vec<Budget> },
-    /// To who spoke: nobody knows whether it may be said.
+    /// To the speaker: it is unknown whether it may be said.
     Failed,
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Budget {
     rule: String,
     limit: u32,
     remaining: u32,
-    /// In how many milliseconds there is more.
+    /// Milliseconds until there is more.
     more_millis: u64,
-    /// In how many milliseconds all of it is there.
+    /// Milliseconds until it is full.
     whole_millis: u64,
 }
 
@@ -55,13 +55,13 @@ impl Event {
     }
 
     pub(crate) fn failed(error: &LimiterError) -> Self {
-        // What is wrong inside is not for clients.
+        // Internal errors are not for clients.
         eprintln!("cannot tell who may speak: {error}");
         Self::Failed
     }
 
     pub(crate) fn to_message(&self) -> Message {
-        // Texts and numbers are always JSON.
+        // Texts and numbers always serialize to JSON.
         Message::text(serde_json::to_string(self).unwrap_or_default())
     }
 }
@@ -77,7 +77,7 @@ fn budgets(decision: &Decision) -> Vec<Budget> {
     budgets.collect()
 }
 
-/// Rounded up, so that who waits this long has waited long enough.
+/// Rounded up, so that waiting this long is long enough.
 fn millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

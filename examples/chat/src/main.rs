@@ -4,7 +4,7 @@
 //! cargo run -p chat
 //! ```
 //!
-//! Then open <http://127.0.0.1:3000/>. With `REDIS_URL` the limits are those of all processes together.
+//! Then open <http://127.0.0.1:3000/>. With `REDIS_URL` all processes share the limits.
 
 mod connection;
 mod event;
@@ -26,18 +26,18 @@ use tollgate::{ConfigError, FailurePolicy, Limiter, MemoryStore, Quota, RateLimi
 use crate::event::Event;
 use crate::speaker::Speaker;
 
-/// Joining, for each address. Each connection comes with a budget of its own, so they must not be had for nothing.
+/// Joining, for each address. Each connection comes with its own budget, so connections must not be free.
 const JOIN: Quota = Quota::per_minute(10);
 
-/// Messages of one connection: three at once, and then one every three seconds. This is about bursts: nobody's window is
-/// to scroll away under what one other has pasted.
+/// Messages of one connection: three at once, and then one every three seconds. This is against bursts: one
+/// user's pasted text must not scroll everybody's window away.
 const PER_CONNECTION: Quota = Quota::per_minute(20).burst(3);
 
-/// Messages of one user on all connections together: five at once, and then twelve a minute. This is about how much one
-/// says in the long run, and opening more windows does not help.
+/// Messages of one user on all connections together: five at once, and then twelve a minute. This limits how
+/// much one user says in the long run, and opening more windows does not help.
 const PER_USER: Quota = Quota::per_minute(12).burst(5);
 
-/// The longest message, in bytes. Who sends a longer one is disconnected before all of it is read.
+/// The longest message, in bytes. A client that sends a longer one is disconnected before all of it is read.
 const MAX_MESSAGE: usize = 4_096;
 
 /// How many events a connection may lag behind before it misses some.
@@ -50,11 +50,11 @@ struct Room<S> {
     events: broadcast::Sender<Event>,
 }
 
-/// The limit on joining, which is a request like any other until the connection is upgraded, and those on messages, which no
-/// request matches.
+/// The limit on joining, which is a request like any other until the connection is upgraded, and the limits
+/// on messages, which match no request.
 fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
-    // Without Redis each process counts by itself. A connection is this process's alone, so it may have all of its
-    // budget; a user may have connections to another process, for which a half is left.
+    // Without Redis each process counts by itself. A connection belongs to this process alone, so it may have
+    // its full budget; a user may have connections to another process, for which half is left.
     let rule = |name, quota, processes| {
         Rule::new(name, quota).on_store_failure(FailurePolicy::Local(Share::one_of(processes)))
     };
@@ -71,8 +71,8 @@ struct Who {
     user: String,
 }
 
-/// Who joins says who they are, and is believed. In earnest, the user is whom the session belongs to: a name that anybody
-/// can choose is a budget that anybody can have, or use up.
+/// Joins a user, whose name is not verified. In production, the user is the owner of the session: with a name
+/// that anybody can choose, anybody can have or use up its budget.
 async fn join<S: Store>(
     State(room): State<Room<S>>,
     Query(Who { user }): Query<Who>,
@@ -110,7 +110,7 @@ async fn main() -> Result<(), Failure> {
 async fn serve<S: Store>(store: S) -> Result<(), Failure> {
     let app = app(store)?;
     let listener = example_support::listen().await?;
-    // With connect info: without it nobody knows the clients' addresses, and all of them share one budget.
+    // With connect info: without it the clients' addresses are unknown, and all clients share one budget.
     Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
 }
 

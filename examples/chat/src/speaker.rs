@@ -1,4 +1,4 @@
-//! Who speaks, and whether they may.
+//! A speaker, and whether they may speak.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -7,7 +7,7 @@ use tollgate::{ChargeBuilder, Decision, Limiter, LimiterError, Store};
 /// A user on one connection.
 pub(crate) struct Speaker<S> {
     limiter: Limiter<S>,
-    /// Drawn at random: it is unlike that of any other connection to any process, and all of them may count in one Redis.
+    /// Random: unique among the connections to all processes, which may count in one Redis.
     connection: u64,
     user: String,
 }
@@ -21,12 +21,13 @@ impl<S: Store> Speaker<S> {
         &self.user
     }
 
-    /// Charges a message to the connection and to the user: to both, or to neither if one of them has spoken too much.
+    /// Charges a message to the connection and to the user: to both, or to neither if either of them has no
+    /// budget left.
     pub(crate) async fn charge(&self) -> Result<Decision, LimiterError> {
         self.message().await
     }
 
-    /// What is left, without charging anything.
+    /// Peeks at what is left, without charging anything.
     pub(crate) async fn peek(&self) -> Result<Decision, LimiterError> {
         self.message().peek().await
     }

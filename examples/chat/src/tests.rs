@@ -1,4 +1,4 @@
-//! How much may be said, by a clock that is set.
+//! How much may be said, with a manual clock.
 
 #[path = "../tests/program/client.rs"]
 mod client;
@@ -35,7 +35,7 @@ impl Server {
     }
 }
 
-/// What remains by an answer: of the connection's budget, and of the user's.
+/// The remaining budgets in an answer: the connection's, and the user's.
 fn remaining(answer: &Value) -> (u64, u64) {
     let of = |rule: &str| {
         let budgets = answer["budgets"].as_array().unwrap_or_else(|| panic!("no budgets in {answer}"));
@@ -86,13 +86,13 @@ async fn a_user_has_one_budget_on_all_connections_and_a_denied_message_takes_fro
     // The connection has one left, and keeps it.
     is_to_wait(&other.ask("too much").await, "per-user", 5_000, (1, 0));
     is_to_wait(&other.ask("too much").await, "per-user", 5_000, (1, 0));
-    // Here both deny, and the longer wait is told.
+    // Here both deny, and the longer wait is reported.
     is_to_wait(&one.ask("too much").await, "per-user", 5_000, (0, 0));
 
     let mut bob = server.join("bob").await;
     is_sent(&bob.ask("I am somebody else").await, (2, 4));
     server.clock.advance(Duration::from_secs(5));
-    // Of the connection, too, one has come back.
+    // One of the connection's has been refilled, too.
     is_sent(&other.ask("at last").await, (1, 0));
 }
 

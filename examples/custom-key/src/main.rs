@@ -1,4 +1,4 @@
-//! Limits for each user, by tier: an authentication layer says who calls, a lookup says in which tier.
+//! Limits for each user, by tier: an authentication layer identifies the caller, a lookup finds the tier.
 //!
 //! ```text
 //! cargo run -p custom-key
@@ -22,7 +22,7 @@ struct User {
     name: &'static str,
 }
 
-/// Who has this token. Stands for a session store.
+/// The user with this token. Stands for a session store.
 fn authenticate(token: &str) -> Option<User> {
     match token {
         "alice-token" => Some(User { id: 1, name: "alice" }),
@@ -32,7 +32,7 @@ fn authenticate(token: &str) -> Option<User> {
     }
 }
 
-/// In which tier a user is. Stands for a question to a database.
+/// The tier of a user. Stands for a database query.
 async fn tier_of(id: u64) -> &'static str {
     tokio::task::yield_now().await;
     match id {
@@ -69,7 +69,7 @@ fn limiter() -> Result<Limiter, ConfigError> {
     Limiter::builder().rule(per_user).build()
 }
 
-/// The decision is there for every request that a rule counted, so not in the unlimited tier.
+/// The decision is present for every request that a rule counted, so not in the unlimited tier.
 async fn hello(Extension(user): Extension<User>, decision: Option<Extension<Decision>>) -> String {
     let outcome = decision.as_ref().and_then(|decision| decision.outcome("per-user"));
     match outcome {
@@ -80,7 +80,7 @@ async fn hello(Extension(user): Extension<User>, decision: Option<Extension<Deci
     }
 }
 
-/// Looks at the budget without charging it.
+/// Peeks at the budget without charging it.
 async fn budget(
     State(limiter): State<Limiter>,
     Extension(user): Extension<User>,
@@ -99,7 +99,7 @@ fn app(limiter: Limiter) -> Router {
         .route("/", get(hello))
         .route("/budget", get(budget))
         .layer(RateLimitLayer::new(limiter.clone()))
-        // Added later, so it is further out and comes first: the rule needs to know the user.
+        // Added later, so it is further out and runs first: the rule needs to know the user.
         .layer(from_fn(auth))
         .with_state(limiter)
 }

@@ -1,6 +1,7 @@
-//! What server and client have in common: the service `hello.v1.Greeter`, as `build.rs` describes it, and its messages.
+//! What the server and the client share: the service `hello.v1.Greeter`, as `build.rs` describes it, and its
+//! messages.
 
-/// Who is to be greeted.
+/// Whom to greet.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Name {
     /// The name.
@@ -8,7 +9,7 @@ pub struct Name {
     pub name: String,
 }
 
-/// How somebody is greeted.
+/// A greeting.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Greeting {
     /// The words.

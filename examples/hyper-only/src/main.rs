@@ -39,19 +39,19 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn serve(listener: TcpListener) {
-    // One for all connections: clones of it share their budgets.
+    // One for all connections: its clones share their budgets.
     let app = app::<Incoming>();
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Mostly too many open files, which passes.
+                // Usually too many open files, which passes.
                 eprintln!("cannot accept: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        // The server is the one who knows the peer, so it tells every request of the connection.
+        // Only the server knows the peer, so it adds it to every request of the connection.
         let tell_peer = move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(PeerAddr(peer));
             request

@@ -1,4 +1,4 @@
-//! Who may ask at all.
+//! Authentication by API key.
 
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 /// Stands for a table of hashed keys.
 const KEYS: [&str; 2] = ["alice-key", "bob-key"];
 
-/// Refuses who has no key: if one could be made up, so could a budget.
+/// Refuses requests without a known key: if keys could be made up, so could budgets.
 ///
-/// This is before anything is counted. Real keys are long and random, and nobody guesses one. Who sends two is refused, too:
-/// the one that is looked at here has to be the one that is counted.
+/// This runs before anything is counted. Real keys are long and random, so they cannot be guessed. A request
+/// with two keys is refused, too: the key checked here has to be the one that is counted.
 pub(crate) async fn check(request: Request, next: Next) -> Response {
     let mut values = request.headers().get_all(header::AUTHORIZATION).iter();
     let only = values.next().filter(|_| values.next().is_none()).and_then(|value| value.to_str().ok());

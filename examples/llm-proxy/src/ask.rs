@@ -1,4 +1,4 @@
-//! What is asked, and what that may cost, known before the limits are.
+//! Reads what is asked, and what it may cost, before the limits apply.
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 /// The longest request that is read, in bytes.
 pub(crate) const MAX_LENGTH: usize = 4_000;
 
-/// The longest answer that can be asked for, in tokens. With the longest prompt it is what a key has for a minute, so that
-/// nothing is asked that is never admitted.
+/// The longest answer that can be requested, in tokens. With the longest prompt it is what a key has for a
+/// minute, so that nothing can be requested that is never admitted.
 pub(crate) const MAX_TOKENS: u32 = 1_000;
 
-/// How long an answer may be if nobody says how long.
+/// How long an answer may be if the request does not say.
 const UNSAID_TOKENS: u32 = 100;
 
 /// The body of a request.
@@ -28,8 +28,8 @@ pub(crate) struct Completion {
 /// A request for the model.
 #[derive(Clone)]
 pub(crate) struct Ask {
-    /// It as it came, but for how long the answer may be, which the model is always told: what is not bounded cannot be
-    /// reserved, and more than the bucket can owe would be for nothing.
+    /// The body as received, except that it always bounds the answer's length for the model: what is not
+    /// bounded cannot be reserved, and whatever exceeds what the bucket can owe would be free.
     pub(crate) body: Bytes,
     /// How long the prompt may be, in tokens.
     pub(crate) prompt: u32,
@@ -48,12 +48,12 @@ impl Ask {
             return Err(format!("max_tokens is above {MAX_TOKENS}\n"));
         }
         asked.insert("max_tokens".to_owned(), answer.into());
-        // Four bytes to a token, more or less. Only the model knows, and it tells afterwards.
+        // Roughly four bytes to a token. Only the model knows, and reports it afterwards.
         let prompt = prompt.len().div_ceil(4).try_into().unwrap_or(u32::MAX);
         Ok(Self { body: Value::Object(asked).to_string().into(), prompt, answer })
     }
 
-    /// What is reserved for it.
+    /// The number of tokens that are reserved for it.
     pub(crate) fn tokens(&self) -> u32 {
         self.prompt.saturating_add(self.answer)
     }
@@ -65,8 +65,8 @@ fn unreadable(error: &serde_json::Error) -> String {
 
 /// Reads the body, and puts what is asked into the request's extensions.
 ///
-/// Rules see a request's head only, so that they need not wait for a body. What this costs depends on it, so it is read
-/// before, once and for all: the handler finds it there as well.
+/// Rules see only a request's head, so that they need not wait for a body. The cost depends on the body, so
+/// it is read first, and only once: the handler finds it there as well.
 pub(crate) async fn read(request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
     let body = match Bytes::from_request(Request::from_parts(head.clone(), body), &()).await {

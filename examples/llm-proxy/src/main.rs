@@ -1,11 +1,11 @@
-//! A proxy before a language model, with requests and tokens a minute for each key: reserved by an estimate, and settled
-//! by what the streamed answer has cost.
+//! A proxy in front of a language model, with requests and tokens a minute for each key: reserved by an
+//! estimate, and settled by what the streamed answer cost.
 //!
 //! ```text
 //! cargo run -p llm-proxy
 //! ```
 //!
-//! The README says what to type then. With `REDIS_URL` the limits are those of all processes together.
+//! The README shows what to type then. With `REDIS_URL` all processes share the limits.
 
 mod api_keys;
 mod ask;
@@ -35,45 +35,46 @@ use crate::usage::Usage;
 
 const PATH: &str = "/v1/completions";
 
-/// Both are token buckets: nobody has to wait for a window's end, and what was used comes back evenly.
+/// Both are token buckets: nobody has to wait for a window's end, and what was used is refilled evenly.
 const REQUESTS: Quota = Quota::token_bucket(10, MINUTE);
 const TOKENS: Quota = Quota::token_bucket(2_000, MINUTE);
 
-/// Without Redis each of two processes goes on by itself, with half of it. Tokens are money, so uncounted they do not go.
+/// Without Redis each of two processes counts by itself, with half of it. Tokens are money, so none are given
+/// out uncounted.
 const WITHOUT_REDIS: FailurePolicy = FailurePolicy::Local(Share::one_of(2));
 
 fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
     let rule = |name, quota| {
         Rule::new(name, quota)
             .on(Method::POST, PATH)
-            // A secret, so it is a digest of it that is stored.
+            // A secret, so only its digest is stored.
             .key(key::bearer())
             .on_store_failure(WITHOUT_REDIS)
     };
     let tokens = rule("tokens", TOKENS)
-        // Reserved, so that many at once cannot spend what is there once.
+        // Reserved, so that many requests at once cannot spend the same budget.
         .cost_by(|head| head.extension().map_or(1, Ask::tokens))
-        // What the answer has cost is known when it has ended.
+        // What the answer cost is known when it has ended.
         .settle_in_handler()
-        // And where there is none, nothing.
+        // A response without an answer costs nothing.
         .free_when(|response| !response.status().is_success());
     Limiter::builder().rules([rule("requests", REQUESTS), tokens]).store(store).build()
 }
 
-/// Where the model is, and connections to it.
+/// The model's address, and connections to it.
 #[derive(Clone)]
 struct Upstream {
     client: Client<HttpConnector, Body>,
     address: SocketAddr,
 }
 
-/// Asks the model, and passes on what it says while it says it.
+/// Asks the model, and streams its answer.
 async fn complete(
     State(Upstream { client, address }): State<Upstream>,
     limits: Limits,
     Extension(ask): Extension<Ask>,
 ) -> Response {
-    // Not the caller's request, but one of ours: its key, for one, is nobody else's business.
+    // A new request, not the caller's: the caller's key, for one, is not passed on.
     let request = Request::post(format!("http://{address}{PATH}"))
         .header(header::CONTENT_TYPE, "application/json")
         .body(Body::from(ask.body))
@@ -93,13 +94,13 @@ async fn complete(
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::new(metered)).into_response()
 }
 
-/// The proxy, before a model at this address.
+/// The proxy, in front of a model at this address.
 fn app<S: Store>(store: S, address: SocketAddr) -> Result<Router, ConfigError> {
     let client = Client::builder(TokioExecutor::new()).build_http();
     let complete = post(complete)
-        // Both rules are told in `RateLimit`, one line each; `X-RateLimit-…` tells of the tightest.
+        // `RateLimit` reports both rules, one line each; `X-RateLimit-…` reports the tightest.
         .route_layer(RateLimitLayer::new(limiter(store)?).ietf_headers(IetfDraft::Draft11))
-        // Added later, so they are further out and come first: the rules need to know who asks, and what.
+        // Added later, so they are further out and run first: the rules need to know who asks, and what.
         .route_layer(from_fn(ask::read))
         .route_layer(DefaultBodyLimit::max(ask::MAX_LENGTH))
         .route_layer(from_fn(api_keys::check));

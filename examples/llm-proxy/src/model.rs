@@ -1,4 +1,4 @@
-//! The model: a small upstream for trying things out. It says the prompt again, a word at a time.
+//! The model: a small upstream for experiments. It repeats the prompt, a word at a time.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use serde_json::json;
 
 use crate::ask::Completion;
 
-/// How long it thinks about each word.
+/// How long it takes for each word.
 pub(crate) const PACE: Duration = Duration::from_millis(50);
 
 pub(crate) fn app(pace: Duration) -> Router {
     Router::new().route("/v1/completions", post(complete)).with_state(pace)
 }
 
-/// To this model a word is a token. In the end it tells how many there were.
+/// To this model a word is a token. At the end it reports how many there were.
 async fn complete(
     State(pace): State<Duration>,
     Json(Completion { prompt, max_tokens }): Json<Completion>,

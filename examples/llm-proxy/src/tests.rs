@@ -1,4 +1,4 @@
-//! The proxy between real sockets, by a clock that is set, before a model that says what it is told, when it is told.
+//! The proxy between real sockets, with a manual clock, in front of a scripted model.
 
 use std::future::Future;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tollgate::{Key, ManualClock, Timestamp};
 
 use super::*;
 
-/// Of four bytes, which is estimated to be one token.
+/// Four bytes, which are estimated to be one token.
 const PROMPT: &str = "why?";
 
-/// Waits, but not for ever.
+/// Waits, but not forever.
 async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(60), future).await.expect("this should not take so long")
 }
@@ -30,7 +30,7 @@ struct World {
 }
 
 impl World {
-    /// Before a model at this address.
+    /// In front of a model at this address.
     async fn before(model: SocketAddr) -> Self {
         let clock = ManualClock::new(Timestamp::from_secs(20_000 * 86_400));
         let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -100,7 +100,7 @@ impl Answer {
 /// The model's side of its conversations.
 struct Model(mpsc::UnboundedReceiver<Talk>);
 
-/// The model's side of one of them. It ends when this is dropped.
+/// The model's side of one conversation, which ends when this is dropped.
 struct Talk(mpsc::UnboundedSender<Result<Bytes, &'static str>>);
 
 impl Model {
@@ -142,7 +142,7 @@ impl Talk {
     }
 }
 
-/// A world with a model that is told what to say.
+/// A world with a scripted model.
 async fn world() -> (World, Model) {
     let (model, address) = Model::start().await;
     (World::before(address).await, model)
@@ -150,7 +150,7 @@ async fn world() -> (World, Model) {
 
 #[tokio::test]
 async fn what_was_reserved_is_settled_when_the_answer_has_ended() {
-    // More than it costs, less, and more than there is: then it is owed.
+    // More than it costs, less, and more than is available: then it is owed.
     for (total, left, later) in [(7, 1_993, 2_000), (101, 1_899, 2_000), (1_500, 500, 1_500), (2_500, 0, 500)]
     {
         let (world, mut model) = world().await;
@@ -203,7 +203,7 @@ async fn who_leaves_has_paid_what_was_reserved_or_what_was_said_if_that_is_more(
             heard += &answer.piece().await.unwrap();
         }
         drop(answer);
-        // The model learns of it, and need not think any further.
+        // The model notices, and need not continue.
         talk.is_left().await;
         assert_eq!(world.left().await, (9, left), "{max_tokens}");
     }
@@ -304,7 +304,7 @@ async fn what_cannot_be_asked_is_refused_and_not_counted() {
     }
     assert_eq!(world.left().await, (10, 2_000));
     assert!(model.0.try_recv().is_err());
-    // The most that can be asked is admitted.
+    // The most that can be requested is admitted.
     let prompt = "a".repeat(ask::MAX_LENGTH - body("", ask::MAX_TOKENS).len());
     assert_eq!(world.ask(&prompt, ask::MAX_TOKENS).await.status(), 200);
 }
@@ -317,9 +317,10 @@ async fn the_model_that_comes_with_it_tells_what_it_has_said() {
         text.split(r#""text":""#).skip(1).map(|word| word.split('"').next().unwrap()).collect();
     assert_eq!(words, ["to ", "be ", "or ", "not "]);
     assert_eq!(world.left().await, (9, 1_990));
-    // Nobody says how long, so a hundred are reserved; but there are 300 words, and as many again.
+    // The request has no length, so a hundred are reserved; but the prompt has 300 words, and so would the
+    // answer.
     world.ask(&"a ".repeat(300), None).await.text().await;
-    // Who does not say how long an answer may be has it cut short: 300 were asked, and 100 answered.
+    // Without a length the answer is cut short: 300 were asked, and 100 answered.
     assert_eq!(world.left().await, (8, 1_590));
 }
 

@@ -1,21 +1,22 @@
-//! What an answer has cost, as it goes by.
+//! Measures what an answer costs as it is streamed.
 
 use axum::body::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tollgate::Measure;
 
-/// Counts the tokens of a stream of events (`text/event-stream`), and believes what it says of itself in the end.
+/// Counts the tokens of an event stream (`text/event-stream`), and trusts the usage that it reports at the
+/// end.
 pub(crate) struct Usage {
-    /// What has come of a line so far. Pieces of a body end anywhere.
+    /// The line received so far. Pieces of a body end anywhere.
     line: Vec<u8>,
-    /// Tokens that are to be counted with the next piece.
+    /// Tokens to be counted with the next piece.
     due: u32,
-    /// What the stream says that all of it has cost.
+    /// What the stream reports as the total cost.
     total: Option<u32>,
 }
 
-/// What is looked at of an event.
+/// The parts of an event that matter here.
 #[derive(Deserialize)]
 struct Event {
     #[serde(default)]
@@ -29,17 +30,18 @@ struct Total {
 }
 
 impl Usage {
-    /// Of the answer to a prompt with so many tokens.
+    /// For the answer to a prompt with this many tokens.
     pub(crate) fn new(prompt: u32) -> Self {
         Self { line: Vec::new(), due: prompt, total: None }
     }
 
     fn read_line(&mut self) {
         let data = self.line.strip_prefix(b"data:").unwrap_or_default();
-        // What cannot be read, such as the `[DONE]` at the end, is not for us.
+        // What cannot be parsed, such as the `[DONE]` at the end, is ignored.
         if let Ok(Event { choices, usage }) = serde_json::from_slice(data) {
             self.total = usage.map(|usage| usage.total_tokens).or(self.total);
-            // An event for each token, or for a few; the client may leave before anybody tells.
+            // There is an event for each token, or for a few; the client may disconnect before the total is
+            // reported.
             self.due = self.due.saturating_add(choices.len().try_into().unwrap_or(u32::MAX));
         }
         self.line.clear();

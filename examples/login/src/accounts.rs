@@ -1,17 +1,17 @@
-//! Whose password is whose.
+//! Accounts and their passwords.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use subtle::ConstantTimeEq;
 
-/// How long a password is looked at. A good hash of passwords takes about as long.
+/// How long checking a password takes. A good password hash takes about as long.
 const HASHING: Duration = Duration::from_millis(50);
 
-/// The name of an account, spelt in one way.
+/// The name of an account, in one normalized spelling.
 ///
-/// The limit counts by it and the password is looked up by it. If these were two spellings, `ALICE` and `alice ` would be
-/// five more guesses each.
+/// Both the limit and the password lookup use it. If they used different spellings, `ALICE` and `alice `
+/// would be five more guesses each.
 #[derive(Clone, Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Name(String);
@@ -28,12 +28,12 @@ impl Name {
     }
 }
 
-/// Whether this is the account's password. It takes as long for an account that nobody has, so that nobody learns who
-/// has one.
+/// Whether this is the account's password. It takes as long for an account that does not exist, so that
+/// nobody learns who has one.
 ///
-/// This is a toy: it stands for a table of hashes that were made to be slow, such as Argon2's, and for verifying one of
-/// them. Of these passwords it does not tell how much of a guess was right, but it does tell their length, which all
-/// hashes have in common.
+/// This is a toy: it stands for a table of hashes made to be slow, such as Argon2's, and for verifying one of
+/// them. The comparison does not reveal how much of a guess was right. It does reveal the password's length,
+/// which is the same for all hashes.
 pub(crate) async fn is_password(name: &Name, guess: &str) -> bool {
     let password = match name.as_str() {
         "alice" => Some("correct-horse"),

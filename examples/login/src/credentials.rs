@@ -1,4 +1,4 @@
-//! Who wants to log in, known before the limits are.
+//! Reads who wants to log in before the limits apply.
 
 use axum::Form;
 use axum::body::Body;
@@ -12,7 +12,7 @@ use crate::accounts::Name;
 /// The most that is read of a body, in bytes.
 pub(crate) const MAX_LENGTH: usize = 1_000;
 
-/// What a login form has in it. There is no `Debug`, so that a password cannot get into a log.
+/// The contents of a login form. There is no `Debug`, so that a password cannot get into a log.
 #[derive(Clone, Deserialize)]
 pub(crate) struct Credentials {
     pub(crate) account: Name,
@@ -21,10 +21,11 @@ pub(crate) struct Credentials {
 
 /// Reads the body, and puts the credentials into the request's extensions.
 ///
-/// Rules see a request's head only, so that they need not wait for a body, which may be large or never come. That of
-/// a login is small and names whom to count, so it is read before, once and for all: the handler finds it there as well.
+/// Rules see only a request's head, so that they need not wait for a body, which may be large or never
+/// arrive. The body of a login is small and names whom to count, so it is read first, and only once: the
+/// handler finds it there as well.
 ///
-/// What is no login form is refused before it is counted: nobody has guessed anything.
+/// A body that is not a login form is refused before it is counted: nobody has guessed anything.
 pub(crate) async fn read(request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
     match Form::<Credentials>::from_request(Request::from_parts(head.clone(), body), &()).await {

@@ -1,10 +1,11 @@
-//! A login whose passwords cannot be guessed: only failures count, but all of them do, however many come at once.
+//! A login whose passwords cannot be guessed: only failures count, but all of them do, however many arrive at
+//! once.
 //!
 //! ```text
 //! cargo run -p login
 //! ```
 //!
-//! The README says what to type then. With `REDIS_URL` the limits are those of all processes together.
+//! The README shows what to type then. With `REDIS_URL` all processes share the limits.
 
 mod accounts;
 mod credentials;
@@ -25,25 +26,25 @@ use tollgate::{
 
 use crate::credentials::Credentials;
 
-/// Guessing one account's password: a sliding log. It is the one that is exact: never more than five in any minute, whenever
-/// it begins. It remembers each of them, which for five is little.
+/// Guessing one account's password: a sliding log, which is exact: never more than five in any minute,
+/// whenever it begins. It remembers each attempt, which is cheap for five.
 const GUESSES: Quota = Quota::sliding_log(5, MINUTE);
 
-/// Trying one password with many accounts, as those do who have a list of stolen ones. They fail once with each account and
-/// never come near the five. Wide enough for the people of a whole office to mistype behind one address.
+/// Trying one password with many accounts, as attackers with a list of stolen ones do. They fail once with
+/// each account and never come near the five. Wide enough for a whole office to mistype behind one address.
 const ACCOUNTS: Quota = Quota::sliding_window(100, HOUR);
 
 fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
     let failures = |name, quota| {
         Rule::new(name, quota)
             .on(Method::POST, "/login")
-            // Each login takes one before its password is looked at, and gets it back if it did not fail. So it does not
-            // help to send many at once.
+            // Each login takes one before its password is checked, and is refunded if it did not fail. So it
+            // does not help to send many at once.
             .free_when(|response| response.status() != StatusCode::UNAUTHORIZED)
-            // If nobody can count, nobody gets in: else whoever can bring Redis down can guess.
+            // If nobody can count, nobody gets in: otherwise whoever can bring Redis down could guess.
             .on_store_failure(FailurePolicy::Deny)
     };
-    // What is an account here is an e-mail address elsewhere. As a secret it is stored as a digest.
+    // Elsewhere an account is an e-mail address. As a secret it is stored as a digest.
     let account = key::extension(|login: &Credentials| Key::secret(login.account.as_str()));
     let rules = [
         // By address and account: by the account alone, anybody could lock its owner out.
@@ -53,12 +54,12 @@ fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
     Limiter::builder().rules(rules).store(store).build()
 }
 
-/// Lets in who knows the password. What follows a login, such as a session, is not here.
+/// Admits a caller that knows the password. What follows a login, such as a session, is left out.
 async fn login(Extension(Credentials { account, password }): Extension<Credentials>) -> Response {
     if accounts::is_password(&account, &password).await {
         format!("welcome, {}\n", account.as_str()).into_response()
     } else {
-        // HTTP wants to be told how to log in. This is no scheme that a browser knows, so none asks by itself.
+        // HTTP requires a hint on how to log in. Browsers do not know this scheme, so none prompts for it.
         let scheme = [(header::WWW_AUTHENTICATE, "Form")];
         (StatusCode::UNAUTHORIZED, scheme, "no such account, or not its password\n").into_response()
     }
@@ -67,7 +68,7 @@ async fn login(Extension(Credentials { account, password }): Extension<Credentia
 fn app<S: Store>(store: S) -> Result<Router, ConfigError> {
     let login = post(login)
         .route_layer(RateLimitLayer::new(limiter(store)?))
-        // Added later, so it is further out and comes first: the rules need to know the account.
+        // Added later, so it is further out and runs first: the rules need to know the account.
         .route_layer(from_fn(credentials::read))
         .route_layer(DefaultBodyLimit::max(credentials::MAX_LENGTH));
     Ok(Router::new().route("/login", login))
@@ -84,7 +85,7 @@ async fn main() -> Result<(), Failure> {
 async fn serve<S: Store>(store: S) -> Result<(), Failure> {
     let app = app(store)?;
     let listener = example_support::listen().await?;
-    // With connect info: without it nobody knows the clients' addresses, and all of them share one budget.
+    // With connect info: without it the clients' addresses are unknown, and all clients share one budget.
     Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
 }
 

@@ -1,4 +1,4 @@
-//! What takes minutes and hours, by a clock that is set; and what happens at once, exactly at once.
+//! What takes minutes and hours, with a manual clock; and what happens at once, exactly at once.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use super::*;
 const RIGHT: &str = "correct-horse";
 const WRONG: &str = "incorrect-horse";
 
-/// An app by a clock that stands still. Tokio's is paused: passwords take no time, but are looked at only when nothing
-/// else is left to do.
+/// An app with a clock that stands still. Tokio's clock is paused: passwords take no time, but are checked
+/// only when nothing else is left to do.
 struct World {
     clock: ManualClock,
     app: Router,
@@ -47,7 +47,7 @@ impl World {
         self.send(peer, format!("account={account}&password={password}")).await
     }
 
-    /// Fifty at once: the statuses, from the lowest.
+    /// Fifty logins at once: their statuses, in ascending order.
     async fn crowd(&self, password: &str) -> Vec<u16> {
         let crowd = join_all((0..50).map(|_| self.login(1, "alice", password))).await;
         let mut statuses: Vec<_> = crowd.iter().map(|answer| answer.status).collect();
@@ -134,7 +134,7 @@ async fn an_address_that_tries_many_accounts_is_stopped() {
     for number in 0..100 {
         assert_eq!(world.login(1, &format!("user-{number}"), WRONG).await.status, 401, "{number}");
     }
-    // Until a hundredth of the next hour has passed: it is the full hour.
+    // It is the full hour, so the wait lasts until a hundredth of the next hour has passed.
     world.login(1, "user-100", WRONG).await.is_denied_by("accounts", 3_636);
     assert_eq!(world.login(2, "user-100", WRONG).await.status, 401);
 }
@@ -144,7 +144,7 @@ async fn fifty_at_once_have_five_guesses_all_the_same() {
     let world = World::new();
     let statuses = world.crowd(WRONG).await;
     assert_eq!((&statuses[..5], &statuses[5..]), (&[401; 5][..], &[429; 45][..]));
-    // What was denied was not counted: another account has all of what is left of the address's hundred.
+    // Denied logins were not counted: other accounts have the rest of the address's hundred.
     for number in 0..95 {
         assert_eq!(world.login(1, &format!("user-{number}"), WRONG).await.status, 401, "{number}");
     }
@@ -154,7 +154,7 @@ async fn fifty_at_once_have_five_guesses_all_the_same() {
 #[tokio::test(start_paused = true)]
 async fn fifty_at_once_who_know_the_password_leave_nothing_counted() {
     let world = World::new();
-    // Nobody knows yet that they know it, so five of them are looked at.
+    // Nobody knows yet that the passwords are right, so only five of them are checked.
     let statuses = world.crowd(RIGHT).await;
     assert_eq!((&statuses[..5], &statuses[5..]), (&[200; 5][..], &[429; 45][..]));
     assert_eq!(world.login(1, "alice", WRONG).await.remaining, Some(4));

@@ -14,8 +14,8 @@ use example_support::Failure;
 use tokio::net::TcpListener;
 use tollgate::{Quota, RateLimitLayer};
 
-/// Never more than five in any ten seconds, so that whoever counts along by hand sees just that. Where a
-/// steady flow is meant, `Quota::token_bucket` costs less.
+/// Never more than five in any ten seconds, which is easy to verify by hand. For a steady flow,
+/// `Quota::token_bucket` costs less.
 const QUOTA: Quota = Quota::sliding_log(5, Duration::from_secs(10));
 
 fn app() -> Router {
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn serve(listener: TcpListener) -> io::Result<()> {
-    // With connect info: without it nobody knows the clients' addresses, and all of them share one budget.
+    // With connect info: without it the clients' addresses are unknown, and all clients share one budget.
     axum::serve(listener, app().into_make_service_with_connect_info::<SocketAddr>()).await
 }
 

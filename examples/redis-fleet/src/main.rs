@@ -1,5 +1,5 @@
-//! One limit for all processes of a service: fifty requests in ten seconds for each client address, whichever process
-//! they come to.
+//! One limit for all processes of a service: fifty requests in ten seconds for each client address, whichever
+//! process they reach.
 //!
 //! ```text
 //! REDIS_URL=redis://127.0.0.1:6379 LISTEN=127.0.0.1:3000 cargo run -p redis-fleet
@@ -17,13 +17,14 @@ use tokio::net::TcpListener;
 use tollgate::{ConfigError, FailurePolicy, Limiter, Quota, RateLimitLayer, Rule, Share};
 use tollgate_redis::RedisStore;
 
-/// Never more than fifty in any ten seconds, so that whoever counts along sees just that. Where a steady flow is
-/// meant, `Quota::token_bucket` costs less.
+/// Never more than fifty in any ten seconds, which is easy to verify by hand. For a steady flow,
+/// `Quota::token_bucket` costs less.
 const QUOTA: Quota = Quota::sliding_log(50, Duration::from_secs(10));
 
-/// What a process admits by itself while Redis is gone: two processes, as in the README, have a half each. The
-/// service goes on, everybody can use it, and from then on no client gets more than it would have with Redis. (What it
-/// had before, only Redis knows: in the ten seconds around the moment it may get the quota twice.)
+/// What a process admits by itself while Redis is gone: two processes, as in the README, have a half each.
+/// The service stays available to everybody, and from then on no client gets more than it would have with
+/// Redis. (What it used before, only Redis knows: in the ten seconds around that moment it may get the quota
+/// twice.)
 const WITHOUT_REDIS: FailurePolicy = FailurePolicy::Local(Share::one_of(2));
 
 fn limiter(store: RedisStore) -> Result<Limiter<RedisStore>, ConfigError> {
@@ -44,6 +45,6 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn serve(listener: TcpListener, limiter: Limiter<RedisStore>) -> io::Result<()> {
-    // With connect info: without it nobody knows the clients' addresses, and all of them share one budget.
+    // With connect info: without it the clients' addresses are unknown, and all clients share one budget.
     axum::serve(listener, app(limiter).into_make_service_with_connect_info::<SocketAddr>()).await
 }

@@ -1,21 +1,21 @@
-//! Why a program ends.
+//! Why a program exits.
 
 use std::error::Error;
 use std::fmt;
 
-/// Why a program ends: what `main` returns, after which the program ends with 1.
+/// Why a program exits: returned from `main`, it makes the program exit with 1.
 ///
-/// Any error becomes one, with what caused it.
+/// Any error converts into it, with its causes.
 pub struct Failure(String);
 
 impl Failure {
-    /// A failure that is told in these words.
+    /// A failure with this message.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 }
 
-// What a person is shown of what `main` returns is its `Debug`.
+// What `main` returns is shown to people by its `Debug`.
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -28,7 +28,7 @@ impl<E: Error> From<E> for Failure {
     }
 }
 
-/// An error and what caused it.
+/// An error and its causes.
 pub(crate) fn chain(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", chain(cause)),

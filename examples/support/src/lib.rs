@@ -1,7 +1,7 @@
-//! What the examples have in common, so that each of them is about its own matter: where they listen, where they count,
-//! and how they say what is wrong.
+//! What the examples share, so that each of them can focus on its subject: where they listen, where they
+//! count, and how they report errors.
 //!
-//! [`Program`] is for their tests: it runs one of them as a person would.
+//! [`Program`] is for their tests: it runs an example as a person would.
 
 mod failure;
 mod listen;

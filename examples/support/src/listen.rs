@@ -8,7 +8,7 @@ use crate::Failure;
 
 const DEFAULT: &str = "127.0.0.1:3000";
 
-/// Listens where the environment variable `LISTEN` says, on `127.0.0.1:3000` without it, and tells where that is.
+/// Listens on the address in the environment variable `LISTEN`, by default `127.0.0.1:3000`, and prints it.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub async fn listen() -> Result<TcpListener, Failure> {
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| Failure::new(format!("cannot listen on LISTEN={address}: {error}")))?;
-    // Not what was asked for: port 0 is any that is free.
+    // The actual address, not the requested one: port 0 picks a free port.
     println!("listening on http://{}", listener.local_addr()?);
     Ok(listener)
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 /// How long an answer may take. Far more than it needs, since the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that is running, and ends when this is dropped.
+/// A running program, which is stopped when this is dropped.
 ///
-/// What goes wrong is a panic: this is for tests.
+/// Failures are panics: this is for tests.
 #[derive(Debug)]
 pub struct Program {
     process: Child,
@@ -18,11 +18,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts the program at `path` with these environment variables, on a port of its own, and waits until it listens.
+    /// Starts the program at `path` with these environment variables, on a free port, and waits until it
+    /// listens.
     ///
     /// # Panics
     ///
-    /// When it does not say where it listens.
+    /// When it does not print where it listens.
     #[must_use]
     pub fn start(path: &str, environment: &[(&str, &str)]) -> Self {
         let mut process = command(path, environment).stdout(Stdio::piped()).spawn().unwrap();
@@ -32,11 +33,11 @@ impl Program {
         Self { process, address: address.parse().unwrap() }
     }
 
-    /// Runs a program that cannot start with this environment, and returns what it says.
+    /// Runs a program that cannot start with this environment, and returns its output.
     ///
     /// # Panics
     ///
-    /// When it ends otherwise than with 1, or by a panic of its own.
+    /// When it exits with anything but 1, or panics.
     #[must_use]
     pub fn fails(path: &str, environment: &[(&str, &str)]) -> String {
         let output = command(path, environment).output().unwrap();
@@ -58,7 +59,7 @@ impl Program {
         self.send("GET", path, &[], "")
     }
 
-    /// Sends a request on a connection of its own.
+    /// Sends a request on a new connection.
     ///
     /// # Panics
     ///
@@ -82,7 +83,7 @@ impl Program {
 
 fn command(path: &str, environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(path);
-    // The tests' own environment may have a Redis in it, which is not for this.
+    // The environment of the tests may name a Redis, which is not for this.
     command.env_remove("REDIS_URL").env("LISTEN", "127.0.0.1:0").envs(environment.iter().copied());
     command
 }
@@ -109,13 +110,13 @@ impl Reply {
         self.0.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
     }
 
-    /// The values of a header field, named in lower case: one for each line that has it.
+    /// The values of a header field, named in lower case: one for each of its lines.
     pub fn fields(&self, name: &str) -> impl Iterator<Item = &str> {
         let (head, _) = self.parts();
         head.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    /// The value of a header field, named in lower case; of several, the first.
+    /// The value of a header field, named in lower case; the first if there are several.
     ///
     /// # Panics
     ///

@@ -9,9 +9,9 @@ use tollgate_redis::{RedisStore, Servers};
 use crate::Failure;
 use crate::failure::chain;
 
-/// How long a request may wait for Redis. The default of 5 ms is for a network that one has to oneself; a machine that
-/// runs all of this, and a compiler besides, should not take a pause of its own for an outage. A Redis that has gone
-/// refuses connections, which is noticed at once.
+/// How long a request may wait for Redis. The default of 5 ms is for a dedicated network. On a machine that
+/// runs all of this, and a compiler besides, a pause should not be taken for an outage. A Redis that has gone
+/// refuses connections, which is noticed immediately.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// How long to wait for Redis before the first request.
@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 ///
-/// When it is not the address of a Redis server. That nobody answers there is not an error, see [`redis_or`].
+/// When it is not the address of a Redis server. A server that does not answer is not an error, see
+/// [`redis_or`].
 pub async fn redis() -> Result<Option<RedisStore>, Failure> {
     match std::env::var_os("REDIS_URL") {
         Some(url) => store(&url).await.map(Some),
@@ -29,10 +30,10 @@ pub async fn redis() -> Result<Option<RedisStore>, Failure> {
     }
 }
 
-/// The store on the server that the environment variable `REDIS_URL` names, or on this one without it.
+/// The store on the server that the environment variable `REDIS_URL` names, by default on this one.
 ///
-/// A service that waits for Redis for ever would be down as well. So this waits for a moment; after that the service begins
-/// with what its rules say for when the store fails, and Redis is used from when it is there.
+/// A service that waits for Redis indefinitely would be down as well. So this waits for a moment only. After
+/// that the service starts with the failure policies of its rules, and uses Redis as soon as it is available.
 ///
 /// # Errors
 ///
@@ -43,7 +44,7 @@ pub async fn redis_or(default: &str) -> Result<RedisStore, Failure> {
 
 async fn store(url: &OsStr) -> Result<RedisStore, Failure> {
     let servers = Servers::one(&*url.to_string_lossy()).map_err(|error| {
-        // What it is instead is not repeated: there may be a password in it.
+        // The value is not repeated: it may contain a password.
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
         Failure::new(format!("REDIS_URL is not an address such as redis://127.0.0.1:6379: {reason}"))
     })?;

@@ -1,11 +1,11 @@
-//! The links. They stand for a table in a database: here they are this process's, and end with it.
+//! The links. They stand for a database table: here they are in this process, and are lost when it exits.
 
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::http::{HeaderValue, Uri};
 
-/// The longest address that is taken, in bytes.
+/// The longest address that is accepted, in bytes.
 pub(crate) const MAX_LENGTH: usize = 2_000;
 
 /// Where a link leads: a web address that can stand in a header field.
@@ -19,7 +19,7 @@ impl FromStr for Target {
         const WHY: &str = "this is not a web address such as https://www.rust-lang.org/\n";
         let text = text.trim();
         let uri: Uri = text.parse().map_err(|_| WHY)?;
-        // A relative address would lead back here, and `javascript:` to no good.
+        // A relative address would lead back here, and `javascript:` would be unsafe.
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
             return Err(WHY);
         }
@@ -33,8 +33,8 @@ impl From<Target> for HeaderValue {
     }
 }
 
-/// All links, numbered. A link's code is its number in letters and digits: short, and easily guessed, so links are no
-/// secrets.
+/// All links, numbered. A link's code is its number in letters and digits: short, and easily guessed, so
+/// links are not secret.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Links(Arc<RwLock<Vec<Target>>>);
 

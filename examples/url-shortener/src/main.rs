@@ -4,7 +4,7 @@
 //! cargo run -p url-shortener
 //! ```
 //!
-//! The README says what to type then. With `REDIS_URL` the limits are those of all processes together.
+//! The README shows what to type then. With `REDIS_URL` all processes share the limits.
 
 mod accounts;
 mod links;
@@ -27,25 +27,25 @@ use tollgate::{
 use crate::accounts::Account;
 use crate::links::{Links, MAX_LENGTH, Target};
 
-/// Following links: a token bucket. A page with fifty short links on it is followed in one burst, and then there is
-/// nothing for a while. A bucket forgives the burst, refills evenly, and never makes anybody wait for a window's end:
-/// who has used it up goes on at 1,000 a minute.
+/// Following links: a token bucket. A page with fifty short links on it is followed in one burst, and then
+/// there is nothing for a while. A bucket forgives the burst, refills evenly, and never makes anybody wait
+/// for a window's end: a client that has used it up continues at 1,000 a minute.
 const FOLLOW: Quota = Quota::token_bucket(1_000, MINUTE);
 
-/// Making links, for each address: a sliding window. This is against spam, and a spammer counts along: with a fixed window
-/// 200 links could be made within seconds around the full hour. And it costs no more memory for a hundred an hour than
-/// for one, which a log would.
+/// Making links, for each address: a sliding window. This is against spam, and spammers adapt: with a fixed
+/// window 200 links could be made within seconds around the full hour. And it costs no more memory for a
+/// hundred an hour than for one, unlike a log.
 const SHORTEN_PER_ADDRESS: Quota = Quota::sliding_window(100, HOUR);
 
-/// Making links, for each account: a fixed window. It is what the account was promised, "1,000 links a day", and a
-/// promise that begins anew at midnight (UTC) is one that people can reckon with. That an account can use two days'
-/// links around midnight is what it was promised, too.
+/// Making links, for each account: a fixed window. It is what the account was promised, "1,000 links a day",
+/// and people can plan for a budget that resets at midnight (UTC). An account can use two days' links around
+/// midnight, but that is what it was promised, too.
 const SHORTEN_PER_ACCOUNT: Quota = Quota::fixed_window(1_000, DAY);
 const SHORTEN_PREMIUM: Quota = Quota::fixed_window(10_000, DAY);
 
 fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
-    // Without Redis nobody knows who follows how many links, and a link that leads nowhere is worse than too many
-    // who follow it. (This is the default.)
+    // Without Redis nobody knows who follows how many links, and a dead link is worse than too many requests
+    // for it. (This is the default.)
     let follow =
         Rule::new("follow", FOLLOW).on(Method::GET, "/{code}").on_store_failure(FailurePolicy::Allow);
     // But a link can be made a little later, and a day without limits is the day that spammers wait for.
@@ -55,22 +55,23 @@ fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
     let per_account = Rule::new("shorten-account", SHORTEN_PER_ACCOUNT)
         .on(Method::POST, "/shorten")
         .key(key::extension(|account: &Account| account.id))
-        // Without an account the handler answers 401. The address is counted all the same, so that nobody can try one
-        // key after the other for as long as it takes.
+        // Without an account the handler answers 401. The address is counted nevertheless, so that nobody can
+        // try one key after the other for as long as it takes.
         .on_missing_key(MissingKey::Skip)
         .tier("premium", SHORTEN_PREMIUM)
         .tier_by_async(|head| {
             let account = head.extension::<Account>().copied();
             async move { accounts::tier(account?).await }
         })
-        // What does not become a link counts for the address: it is the requests that are too many, good or bad. But the
-        // account was promised links, so it is given back.
+        // What does not become a link counts for the address: its limit is on requests, good or bad. But the
+        // account was promised links, so it is refunded.
         .free_when(|response| response.status() != StatusCode::CREATED)
         .on_store_failure(FailurePolicy::Deny);
     Limiter::builder().rules([follow, per_address, per_account]).store(store).build()
 }
 
-/// Makes a link: 201 with its path, 401 without an account, 400 for what is not a web address, 413 for what is too long.
+/// Makes a link: 201 with its path, 401 without an account, 400 for what is not a web address, 413 for what
+/// is too long.
 async fn shorten(
     State(links): State<Links>,
     account: Option<Extension<Account>>,
@@ -87,7 +88,7 @@ async fn shorten(
     Ok((StatusCode::CREATED, [(header::LOCATION, path)], body).into_response())
 }
 
-/// Follows a link. For now: what is permanent is cached, and nobody would be counted any more.
+/// Follows a link, with a temporary redirect: a permanent one is cached, and would no longer be counted.
 async fn follow(
     State(links): State<Links>,
     Path(code): Path<String>,
@@ -97,13 +98,13 @@ async fn follow(
 }
 
 fn app<S: Store>(limiter: Limiter<S>) -> Router {
-    // All rules of a request are told in `RateLimit`, one line each; `X-RateLimit-…` tells of the tightest.
+    // `RateLimit` reports all rules of a request, one line each; `X-RateLimit-…` reports the tightest.
     let limit = RateLimitLayer::new(limiter).ietf_headers(IetfDraft::Draft11);
     Router::new()
         .route("/shorten", post(shorten).layer(DefaultBodyLimit::max(MAX_LENGTH)))
         .route("/{code}", get(follow))
         .layer(limit)
-        // Added later, so it is further out and comes first: the rules need to know the account.
+        // Added later, so it is further out and runs first: the rules need to know the account.
         .layer(from_fn(accounts::authenticate))
         .with_state(Links::default())
 }
@@ -119,7 +120,7 @@ async fn main() -> Result<(), Failure> {
 async fn serve<S: Store>(store: S) -> Result<(), Failure> {
     let app = app(limiter(store)?);
     let listener = example_support::listen().await?;
-    // With connect info: without it nobody knows the clients' addresses, and all of them share one budget.
+    // With connect info: without it the clients' addresses are unknown, and all clients share one budget.
     Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
 }
 

@@ -1,4 +1,4 @@
-//! What takes hours and days, by a clock that is set.
+//! What takes hours and days, with a manual clock.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::*;
 const ALICE: u64 = 1;
 const BOB: u64 = 2;
 
-/// An app at half past ten in the evening of some day, by a clock that stands still.
+/// An app at half past ten in the evening, with a clock that stands still.
 struct World {
     clock: ManualClock,
     limiter: Limiter<MemoryStore<ManualClock>>,
@@ -52,7 +52,7 @@ impl World {
         self.send(peer, Request::get(format!("/{code}")), "").await
     }
 
-    /// What is left to an account, or an address.
+    /// What is left for an account or an address.
     async fn left(&self, rule: &str, key: impl Into<tollgate::Key>) -> u32 {
         self.limiter.charge(rule, key).peek().await.unwrap().outcome(rule).unwrap().remaining()
     }
@@ -145,7 +145,7 @@ async fn trying_keys_counts_for_the_address() {
     for guess in 0..100 {
         assert_eq!(world.shorten(1, &format!("guess-{guess}"), URL).await.status, 401);
     }
-    // Not even the right one.
+    // Not even with the right one.
     assert_eq!(world.shorten(1, "alice-key", URL).await.status, 429);
     assert_eq!(world.left("shorten-account", ALICE).await, 1_000);
 }

@@ -1,4 +1,4 @@
-//! A tonic client that calls six times, and waits as long as it is told to when it is told to.
+//! A tonic client that calls six times, and waits as long as it is told to.
 //!
 //! ```text
 //! cargo run -p grpc --bin grpc-client
@@ -14,7 +14,7 @@ use tonic::{Response, Status};
 use tonic_types::StatusExt;
 
 const CALLS: usize = 6;
-/// How often a call is tried.
+/// How many times a call is attempted.
 const ATTEMPTS: usize = 3;
 
 #[tokio::main]
@@ -26,7 +26,7 @@ async fn main() -> Result<(), Failure> {
     for call in 1..=CALLS {
         greet(&mut greeter, call).await?;
     }
-    // The other method has a budget of its own.
+    // The other method has its own budget.
     let often = greeter.greet_often(name()).await?;
     let (left, mut greetings) = (left(&often), often.into_inner());
     while let Some(greeting) = greetings.message().await? {
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Calls once, and again if the server says that it is worth the wait.
+/// Calls once, and again if the server says that it is worth waiting.
 async fn greet(greeter: &mut GreeterClient<Channel>, call: usize) -> Result<(), Failure> {
     for _ in 0..ATTEMPTS {
         match greeter.greet(name()).await {
@@ -57,18 +57,18 @@ fn name() -> Name {
     Name { name: "world".to_owned() }
 }
 
-/// What the rule says is left, which is in the initial metadata.
+/// What the rule has left, from the initial metadata.
 fn left<T>(response: &Response<T>) -> String {
     let left = response.metadata().get("x-ratelimit-remaining");
     left.and_then(|left| left.to_str().ok()).unwrap_or("nobody knows what is").to_owned()
 }
 
-/// How long to wait. A denial without it is for ever.
+/// How long to wait. A denial without it is permanent.
 fn wait(status: &Status) -> Option<Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
-/// A status in words.
+/// A status as text.
 fn told(status: &Status) -> String {
     let mut told = format!("{:?}: {}", status.code(), status.message());
     for violation in status.get_details_quota_failure().into_iter().flat_map(|failure| failure.violations) {
@@ -80,7 +80,7 @@ fn told(status: &Status) -> String {
     told
 }
 
-/// Where the environment variable `SERVER` says, or where the server listens unless it is told.
+/// The address in the environment variable `SERVER`, or the server's default.
 fn server() -> Result<SocketAddr, Failure> {
     let text = std::env::var_os("SERVER").unwrap_or_else(|| "127.0.0.1:3000".into());
     let text = text.to_string_lossy();

@@ -1,10 +1,10 @@
-//! A tonic server that each client address may call five times in any five seconds, each method for itself.
+//! A tonic server that each client address may call five times in any five seconds, each method separately.
 //!
 //! ```text
 //! cargo run -p grpc
 //! ```
 //!
-//! The README says what to type then. With `REDIS_URL` the limits are those of all servers together.
+//! The README shows what to type then. With `REDIS_URL` all servers share the limits.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ const QUOTA: Quota = Quota::sliding_log(5, Duration::from_secs(5));
 type TellPeer = MapRequestLayer<fn(http::Request<Body>) -> http::Request<Body>>;
 type App<S> = Router<Stack<RateLimitLayer<S, GrpcRejection>, Stack<TellPeer, Identity>>>;
 
-/// The service and its limit: five calls of each method for each client address. Without an answer of the store nothing
-/// is served, and clients are told so: UNAVAILABLE, and not RESOURCE_EXHAUSTED.
+/// The service and its limit: five calls of each method for each client address. If the store does not
+/// answer, nothing is served, and clients get UNAVAILABLE, not RESOURCE_EXHAUSTED.
 fn app<S: Store>(store: S) -> Result<App<S>, ConfigError> {
     let rule = Rule::new("per-method", QUOTA)
         .on_path("/hello.v1.Greeter/{method}")
@@ -41,7 +41,7 @@ fn app<S: Store>(store: S) -> Result<App<S>, ConfigError> {
     Ok(server.add_service(GreeterServer::new(Polite)))
 }
 
-/// Tells the limit's layer who the peer is, which tonic knows.
+/// Passes the peer, which tonic knows, to the limit's layer.
 fn tell_peer(mut request: http::Request<Body>) -> http::Request<Body> {
     if let Some(peer) = request.extensions().get().and_then(TcpConnectInfo::remote_addr) {
         request.extensions_mut().insert(PeerAddr(peer));
@@ -59,7 +59,7 @@ impl Greeter for Polite {
 
     type GreetOftenStream = BoxStream<'static, Result<Greeting, Status>>;
 
-    /// Three times. The whole stream is one call.
+    /// Greets three times. The whole stream is one call.
     async fn greet_often(&self, request: Request<Name>) -> Result<Response<Self::GreetOftenStream>, Status> {
         let greeting = greeting(&request.into_inner());
         Ok(Response::new(stream::repeat(Ok(greeting)).take(3).boxed()))
