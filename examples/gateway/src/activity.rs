@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What happens on one connection.
+/// Tracks what happens on one connection.
 ///
-/// Before its first bytes nobody knows whether a connection speaks HTTP/1 or HTTP/2, and a client of HTTP/2 may keep one open
-/// and ask for nothing, or take nothing of what it has asked for. So it is not for either of them to say that nothing happens.
+/// Before its first bytes it is unknown whether a connection speaks HTTP/1 or HTTP/2. A client of HTTP/2 may
+/// keep a connection open and send no requests, or read nothing of the responses. So neither protocol's own
+/// timeouts can detect an idle connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity(Arc<Mutex<State>>);
 
@@ -16,9 +17,9 @@ pub(crate) struct Activity(Arc<Mutex<State>>);
 struct State {
     /// Requests that are being served.
     open: usize,
-    /// Those of them whose answer, or more of it, is waited for.
+    /// Those of them that are waiting for a response, or for more of it.
     awaited: usize,
-    /// When any of this changed, or more of an answer came.
+    /// When any of this changed, or more of a response arrived.
     since: Instant,
 }
 
@@ -34,7 +35,7 @@ impl Activity {
         Self(Arc::new(Mutex::new(State { open: 0, awaited: 0, since: Instant::now() })))
     }
 
-    /// A request whose answer is waited for.
+    /// Starts a request that is waiting for its response.
     pub(crate) fn begin(&self) -> Served {
         self.change(|state| {
             state.open += 1;
@@ -43,17 +44,17 @@ impl Activity {
         Served { activity: self.clone(), is_awaited: true }
     }
 
-    /// Waits until no request has been served for so long.
+    /// Waits until no request has been served for this long.
     pub(crate) async fn ceases_for(&self, limit: Duration) {
         self.lasts(limit, |state| state.open == 0).await;
     }
 
-    /// Waits until there is more of every answer, and for so long the client has taken nothing of any.
+    /// Waits until every response has more to send, and for this long the client has read nothing of any.
     pub(crate) async fn stalls_for(&self, limit: Duration) {
         self.lasts(limit, |state| state.open > 0 && state.awaited == 0).await;
     }
 
-    /// Waits until nothing has changed for so long about this.
+    /// Waits until this has been so, without any change, for this long.
     async fn lasts(&self, limit: Duration, is_so: impl Fn(&State) -> bool) {
         loop {
             let until = {
@@ -79,7 +80,7 @@ impl Activity {
 }
 
 impl Served {
-    /// Something of the answer was asked for, and had to be waited for or not.
+    /// Records that more of the response was asked for, and whether it had to be waited for.
     pub(crate) fn asked(&mut self, must_wait: bool) {
         if self.is_awaited && must_wait {
             return;
@@ -142,7 +143,7 @@ mod tests {
         let mut served = activity.begin();
         let start = Instant::now();
         let answer = async {
-            // While it is the upstream that is waited for, it is not the client.
+            // While the upstream is waited for, the client is not at fault.
             sleep(Duration::from_secs(95)).await;
             served.asked(false);
             sleep(Duration::from_secs(5)).await;

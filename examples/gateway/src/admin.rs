@@ -1,4 +1,4 @@
-//! The second listener: metrics, health and rules, for those who run the gateway.
+//! The second listener: metrics, health and rules, for operators.
 
 use std::convert::Infallible;
 
@@ -21,7 +21,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What is asked here.
+/// The state that is served here.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) metrics: PrometheusHandle,
@@ -30,7 +30,8 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// Answers for as long as the process runs, also while it ends: that is when others look whether it does.
+    /// Serves for as long as the process runs, even during shutdown: that is when others check whether it
+    /// ends.
     pub(crate) async fn serve(self, listener: TcpListener) {
         loop {
             let stream = match listener.accept().await {

@@ -1,4 +1,4 @@
-//! The body of what the gateway answers.
+//! The body of the gateway's responses.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -14,12 +14,12 @@ use crate::activity::Served;
 use crate::timeouts::Timed;
 
 pin_project! {
-    /// The body of an answer: the upstream's, as it comes, or one of the gateway's own.
+    /// The body of a response: the upstream's, streamed, or one of the gateway's own.
     #[derive(Debug)]
     pub(crate) struct Body {
         #[pin]
         kind: Kind,
-        // Kept for as long as the answer is being sent.
+        // Kept for as long as the response is being sent.
         served: Option<Served>,
     }
 }
@@ -34,7 +34,7 @@ pin_project! {
 }
 
 impl Body {
-    /// The body of a request that is being served until this has been sent.
+    /// Marks a request as being served until this body has been sent.
     pub(crate) fn serving(self, served: Served) -> Self {
         Self { served: Some(served), ..self }
     }

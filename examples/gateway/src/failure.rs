@@ -1,4 +1,4 @@
-//! Requests that are not answered by the upstream.
+//! Requests that the upstream does not answer.
 
 use std::error::Error;
 use std::fmt;
@@ -15,14 +15,14 @@ use crate::body::Body;
 use crate::forwarding::BadRequest;
 use crate::timeouts::{Progress, Upload};
 
-/// Why a request is not answered by the upstream.
+/// Why the upstream does not answer a request.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It must not go on.
+    /// It must not be forwarded.
     Refused(BadRequest),
     /// The client has not sent its body in time.
     ClientStalled,
-    /// The client's body broke off or made no sense.
+    /// The client's body broke off or was invalid.
     ClientBroken,
     /// The upstream could not be reached.
     Unreachable(legacy::Error),
@@ -30,14 +30,14 @@ pub(crate) enum Failure {
     ConnectTimeout(legacy::Error),
     /// The upstream has not answered in time.
     Late,
-    /// The upstream broke off, or what it answered makes no sense.
+    /// The upstream broke off, or its response is invalid.
     Broken(legacy::Error),
-    /// The upstream has changed to a protocol that nobody had offered.
+    /// The upstream switched to a protocol that was not offered.
     Unasked,
 }
 
 impl Failure {
-    /// Why asking the upstream has failed, when the request had come so far.
+    /// Why a request to the upstream failed, given how far the exchange had come.
     pub(crate) fn of(error: legacy::Error, progress: &Progress) -> Self {
         match progress.upload() {
             Upload::Stalled if progress.is_over() => Self::Late,
@@ -49,8 +49,8 @@ impl Failure {
         }
     }
 
-    /// Whether the connection was closed before anything of an answer had come, as happens when the upstream gives up an idle
-    /// connection at the moment at which it is used again.
+    /// Whether the connection was closed before any part of a response arrived. This happens when the
+    /// upstream closes an idle connection at the moment it is used again.
     pub(crate) fn is_closed_early(&self) -> bool {
         let Self::Broken(error) = self else { return false };
         causes(error).any(|cause| {
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// What it is called in metrics.
+    /// The label in metrics.
     pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Refused(_) => "refused",
@@ -84,12 +84,12 @@ impl Failure {
         }
     }
 
-    /// Whether somebody should look after the upstream.
+    /// Whether the upstream is at fault and needs attention.
     pub(crate) fn is_of_upstream(&self) -> bool {
         self.status().is_server_error() && !matches!(self, Self::Refused(_))
     }
 
-    /// What the client is told. What is wrong inside is not for clients.
+    /// The response to the client. Internal details are left out.
     pub(crate) fn response(&self) -> Response<Body> {
         let (error, message) = match self {
             Self::Refused(refused @ (BadRequest::Connect | BadRequest::Coding)) => {

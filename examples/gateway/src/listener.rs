@@ -1,4 +1,4 @@
-//! Connections of clients.
+//! Client connections.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,18 +26,18 @@ use crate::metrics::{self, Open};
 use crate::shutdown::Shutdown;
 use crate::upstream::KEEP_ALIVE;
 
-/// The longest head of a request, and what is read ahead of a body.
+/// The longest head of a request, and how much of a body is read ahead.
 const BUFFER: usize = 64 * 1024;
 
-/// How much the system keeps of what a client has not taken yet. It would take megabytes, and then a slow client looks for
-/// minutes as if it took nothing.
+/// How much the system buffers of what a client has not read yet. By default it would buffer megabytes, and
+/// then a slow client looks for minutes as if it read nothing.
 #[cfg(target_os = "linux")]
 const UNSENT: u32 = 128 * 1024;
 
-/// How long to wait when no connection can be accepted, as when too many files are open.
+/// How long to wait when no connection can be accepted, such as when too many files are open.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Says that a connection is one of those that may be open, for as long as anybody has it.
+/// Counts a connection as open for as long as any clone of this exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Permit(
     #[expect(dead_code, reason = "held for as long as the connection is open")]
@@ -49,14 +49,14 @@ pub(crate) struct Permit(
 pub(crate) struct Listening {
     /// How long a client may take to send a head, or another one.
     pub(crate) header_timeout: Duration,
-    /// How long a client may take to read something.
+    /// How long a client may stop reading.
     pub(crate) idle_timeout: Duration,
     pub(crate) max_connections: usize,
     pub(crate) shutdown: Shutdown,
 }
 
 impl Listening {
-    /// Serves clients until the gateway ends.
+    /// Serves clients until the gateway shuts down.
     pub(crate) async fn serve<S>(self, listener: TcpListener, service: S)
     where
         S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
@@ -67,7 +67,7 @@ impl Listening {
         let mut draining = pin!(self.shutdown.draining());
         loop {
             let accept = async {
-                // Never closed.
+                // The semaphore is never closed.
                 let permit = Arc::clone(&room).acquire_owned().await.ok()?;
                 Some((permit, listener.accept().await))
             };
@@ -118,10 +118,10 @@ async fn connection<S>(
     S::Future: Send,
 {
     if let Err(error) = prepare(&stream) {
-        // Whoever connected has gone already.
+        // The client has already disconnected.
         return debug!(%peer, %error, "a connection cannot be served");
     }
-    // A client that does not read would keep the upstream waiting for ever.
+    // A client that does not read would keep the upstream waiting forever.
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(listening.idle_timeout));
     let activity = Activity::new();
@@ -129,7 +129,7 @@ async fn connection<S>(
         let activity = activity.clone();
         service_fn(move |mut request: Request<Incoming>| {
             let served = activity.begin();
-            // Only the one who has accepted a connection knows who is at its other end.
+            // Only the acceptor of a connection knows its peer.
             request.extensions_mut().insert(PeerAddr(peer));
             request.extensions_mut().insert(permit.clone());
             let answer = answer(service.clone(), request, peer);
@@ -159,7 +159,7 @@ async fn connection<S>(
             () = activity.stalls_for(listening.idle_timeout) => {
                 return debug!(%peer, "a client takes no answer");
             }
-            // A client of HTTP/2 can leave unread what has long been handed over.
+            // A client of HTTP/2 can leave unread what was handed over long ago.
             () = activity.ceases_for(listening.header_timeout + listening.idle_timeout), if is_ending => {
                 return debug!(%peer, "a client does not end");
             }
@@ -176,14 +176,14 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))
 }
 
-/// Asks the service, and tells that it was asked.
+/// Calls the service, and counts and logs the request.
 async fn answer<S>(service: S, request: Request<Incoming>, peer: SocketAddr) -> Response<Body>
 where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>,
 {
     let _open = Open::request();
     let start = tokio::time::Instant::now();
-    // The query is left out: it is where secrets are that should not be there.
+    // The query is left out: it may contain secrets that should not be there.
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = match service.oneshot(request).await {
         Ok(response) => response,

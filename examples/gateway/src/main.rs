@@ -4,7 +4,7 @@
 //! cargo run -p gateway -- --rules rules.toml --upstream http://127.0.0.1:9000
 //! ```
 //!
-//! The README has rule files, all flags, and what it does not do.
+//! The README has rule files, all flags, and what the gateway does not do.
 
 mod activity;
 mod admin;
@@ -65,7 +65,7 @@ async fn main() -> ExitCode {
 async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let servers = args.redis.as_deref().map(store::servers).transpose();
     let servers = servers.unwrap_or_else(|error| {
-        // As clap does for all else: with the usage, and 2.
+        // Like clap's own errors: with the usage, and exit code 2.
         Args::command().error(ErrorKind::ValueValidation, error).exit()
     });
     let rules = rules::load(&args.rules).await?;
@@ -83,7 +83,7 @@ async fn serve<S: Store>(args: &Args, rules: Loaded<FileSource>, store: S) -> Re
     let metrics =
         args.metrics.map(|address| metrics::install().map(|metrics| (address, metrics))).transpose()?;
     let limiter = rules.limiter().store(store).build()?;
-    // Whatever the upstream makes of one: it may not look at methods at all. A file can say otherwise.
+    // Preflights count, because an upstream may ignore methods. A file can configure otherwise.
     let layer = RateLimitLayer::new(limiter.clone()).charge_preflights(true);
     let layer = rules.layer().apply(layer);
     let shutdown = Shutdown::default();
@@ -108,7 +108,7 @@ async fn serve<S: Store>(args: &Args, rules: Loaded<FileSource>, store: S) -> Re
         max_connections: args.max_connections,
         shutdown: shutdown.clone(),
     };
-    // From here on, so that a signal that comes while this starts is not lost.
+    // From here on, so that a signal during startup is not lost.
     let mut ending = Ending::listen()?;
     let listener = listen("--listen", args.listen).await?;
     say("listening", listener.local_addr()?);
@@ -125,9 +125,9 @@ async fn serve<S: Store>(args: &Args, rules: Loaded<FileSource>, store: S) -> Re
     let signal = ending.next().await;
     info!(signal, grace = ?args.grace, "ending");
     shutdown.drain();
-    // Who waits for a budget that would come too late is answered now.
+    // Requests waiting for a budget that would come too late are answered now.
     limiter.close();
-    // With it the listener goes, so that nobody is let in who would not be served.
+    // This also drops the listener, so that no connection is accepted that would not be served.
     accepting.await?;
     let second = async {
         ending.next().await;
@@ -147,13 +147,13 @@ async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, String> 
     listener.map_err(|error| format!("cannot listen on {flag} {address}: {error}"))
 }
 
-/// Tells where something is. Not what was asked for: port 0 is any that is free.
+/// Prints the actual address, not the requested one: port 0 picks a free port.
 fn say(what: &str, address: SocketAddr) {
-    // Whether anybody reads it is nothing to end for.
+    // A failure to print it is no reason to exit.
     let _ = writeln!(std::io::stdout(), "{what} on http://{address}");
 }
 
-/// An error and what caused it.
+/// An error and its causes.
 fn chain(error: &dyn Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {}", chain(cause)),

@@ -1,6 +1,6 @@
-//! What the gateway counts of its own. What the limiter counts is Tollgate's.
+//! The gateway's own metrics, beside those of Tollgate.
 //!
-//! The README has the table. Labels are of the gateway's making, never of a client's or an upstream's.
+//! The README has the table. Label values are set by the gateway, never by a client or the upstream.
 
 use std::time::Duration;
 
@@ -19,24 +19,24 @@ const SECONDS: &str = "gateway_upstream_response_seconds";
 const UPGRADES: &str = "gateway_upgrades_open";
 const CONNECTIONS: &str = "gateway_connections_open";
 
-/// From a quick answer of the upstream to the longest that is waited for by default, in seconds.
+/// From a quick response of the upstream to the longest that is waited for by default, in seconds.
 const UPSTREAM: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 
-/// For what Tollgate measures: a store that is asked has some milliseconds.
+/// For what Tollgate measures: a store has some milliseconds to answer.
 const STORE: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.1, 1.0];
 
-/// For how many requests go together.
+/// For the number of requests in a batch.
 const SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// How often what is counted is put in order, so that it does not pile up while nobody asks.
+/// How often metrics are compacted, so that they do not pile up while nobody scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Begins to count, in this runtime and for this process.
+/// Starts collecting metrics, in this runtime and for this process.
 ///
 /// # Errors
 ///
-/// When somebody counts already.
+/// When a recorder is already installed.
 pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(SECONDS.to_owned()), &UPSTREAM)?
@@ -62,23 +62,23 @@ pub(crate) fn install() -> Result<PrometheusHandle, BuildError> {
     Ok(handle)
 }
 
-/// A request was answered.
+/// Counts an answered request.
 pub(crate) fn answered(status: StatusCode) {
     counter!(REQUESTS, "class" => class(status)).increment(1);
 }
 
-/// The upstream has begun its answer.
+/// Records that the upstream has begun its response.
 pub(crate) fn responded(status: StatusCode, after: Duration) {
     counter!(RESPONSES, "class" => class(status)).increment(1);
     histogram!(SECONDS).record(after);
 }
 
-/// The upstream has not answered.
+/// Counts a request that the upstream has not answered.
 pub(crate) fn failed(failure: &Failure) {
     counter!(FAILURES, "reason" => failure.reason()).increment(1);
 }
 
-/// A request is sent again.
+/// Counts a request that is sent again.
 pub(crate) fn retried() {
     counter!(RETRIES).increment(1);
 }
@@ -94,7 +94,7 @@ fn class(status: StatusCode) -> &'static str {
     }
 }
 
-/// Counts among what is open, until it is dropped.
+/// Counts as open until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Open(&'static str);
 

@@ -1,4 +1,4 @@
-//! Requests that go on to the upstream.
+//! Forwards requests to the upstream.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::timeouts::{Direction, Progress, Timed, Timeouts};
 use crate::upgrade::{self, Ends};
 use crate::upstream::{Sent, UpstreamClient};
 
-/// What takes requests to the upstream, and answers back.
+/// Takes requests to the upstream, and responses back.
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy {
     pub(crate) client: UpstreamClient,
@@ -33,7 +33,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// The service that the limits are put before.
+    /// The service behind the limits.
     pub(crate) fn service(
         self,
     ) -> impl Service<Request<Incoming>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send
@@ -66,11 +66,11 @@ impl Proxy {
         let client = hyper::upgrade::on(&mut request);
         let (mut head, body) = request.into_parts();
         let permit = head.extensions.get::<Permit>().cloned();
-        // The listener puts it there.
+        // Inserted by the listener.
         let peer = head.extensions.get().map(|PeerAddr(peer)| peer.ip());
         let peer = peer.unwrap_or_else(|| std::net::Ipv4Addr::UNSPECIFIED.into());
         let offer = self.forwarding.request(&mut head, peer)?;
-        // What layers know of a request is not for the upstream's connection.
+        // The layers' extensions are not for the upstream's connection.
         head.extensions.clear();
 
         let progress = Arc::new(Progress::new(self.timeouts));
@@ -92,7 +92,8 @@ impl Proxy {
         Ok(Response::from_parts(head, Body::default()))
     }
 
-    /// Asks the upstream. What may be asked again is, once, if the upstream had closed the connection.
+    /// Sends a request to the upstream, and once more if it may be repeated and the upstream had closed the
+    /// connection.
     async fn ask(
         &self,
         mut head: request::Parts,
@@ -101,7 +102,7 @@ impl Proxy {
     ) -> Result<Response<Incoming>, Failure> {
         if !body.is_end_stream() {
             if body.size_hint().exact().is_none() {
-                // Otherwise the client leaves out what comes with a GET, as that is rarely anything.
+                // Otherwise the client would omit the body of a GET, since one is unusual.
                 head.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
             }
             let body = Timed::new(body, Direction::Up, Arc::clone(progress));

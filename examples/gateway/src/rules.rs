@@ -14,22 +14,22 @@ use tracing::info;
 ///
 /// # Errors
 ///
-/// When it cannot be read or makes no sense.
+/// When it cannot be read or is invalid.
 pub(crate) async fn load(path: &Path) -> Result<Loaded<FileSource>, ReloadError> {
-    // Nothing is registered: a file that refers to a name is told so.
+    // Nothing is registered: a file that refers to a name is refused.
     Reloader::new(FileSource::new(path)).load().await
 }
 
-/// Which rules are in force. They follow the file for as long as anybody has this.
+/// The rules in force. They follow the file for as long as any clone of this exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Status(Arc<ReloadHandle>);
 
 impl Status {
-    /// Lets the rules of a limiter follow the file, and has the file read again on SIGHUP.
+    /// Makes the rules of a limiter follow the file, and reads the file again on SIGHUP.
     ///
     /// # Errors
     ///
-    /// When the system does not let it listen for the signal.
+    /// When the system does not allow listening for the signal.
     pub(crate) fn follow<S: Store>(
         loaded: Loaded<FileSource>,
         limiter: &Limiter<S>,
@@ -69,7 +69,7 @@ fn shown(status: &ReloadStatus) -> Value {
     })
 }
 
-/// In Unix time. What was before that was at no time.
+/// In Unix seconds; 0 for times before the epoch.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

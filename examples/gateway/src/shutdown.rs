@@ -1,4 +1,4 @@
-//! How the gateway ends.
+//! Shutdown.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What everything that runs has to know of the end.
+/// The shutdown, as every running task sees it.
 ///
-/// First nothing new is begun; then, when its time is up, what still runs is cut off.
+/// First nothing new is begun; then, when the time is up, what is still running is cut off.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shutdown {
     draining: CancellationToken,
@@ -17,7 +17,7 @@ pub(crate) struct Shutdown {
 }
 
 impl Shutdown {
-    /// Runs something whose end is waited for.
+    /// Spawns a task that shutdown waits for.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(task);
     }
@@ -31,7 +31,7 @@ impl Shutdown {
         self.draining.is_cancelled()
     }
 
-    /// Waits until what still runs is cut off.
+    /// Waits until what is still running is cut off.
     pub(crate) fn cut(&self) -> impl Future<Output = ()> + Send + use<> {
         self.cut.clone().cancelled_owned()
     }
@@ -42,8 +42,8 @@ impl Shutdown {
         self.tasks.close();
     }
 
-    /// Waits for what runs, for as long as it may take or until somebody is impatient, and cuts off the rest. Tells whether
-    /// all has come to its own end.
+    /// Waits for running tasks until the grace period ends or `impatient` completes, and cuts off the rest.
+    /// Returns whether all tasks ended by themselves.
     pub(crate) async fn finish(&self, grace: Duration, impatient: impl Future<Output = ()>) -> bool {
         let finished = tokio::select! {
             () = self.tasks.wait() => true,
@@ -51,7 +51,7 @@ impl Shutdown {
             () = impatient => false,
         };
         self.cut.cancel();
-        // Whoever is cut off says so at once.
+        // Tasks that are cut off end immediately.
         self.tasks.wait().await;
         finished
     }

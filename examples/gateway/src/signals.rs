@@ -1,10 +1,10 @@
-//! What the system tells the gateway.
+//! Signals.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT: to end.
+/// SIGTERM and SIGINT, which request shutdown.
 #[derive(Debug)]
 pub(crate) struct Ending {
     terminate: Signal,
@@ -16,12 +16,12 @@ impl Ending {
     ///
     /// # Errors
     ///
-    /// When the system does not let it.
+    /// When the system does not allow it.
     pub(crate) fn listen() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for the next of them, and says which it is.
+    /// Waits for the next signal, and returns its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

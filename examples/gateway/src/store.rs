@@ -1,4 +1,4 @@
-//! Where is counted.
+//! The store.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::args::Args;
 /// How long to wait for Redis before the first request.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What `--redis` names, if that makes sense.
+/// The servers that `--redis` names.
 ///
 /// # Errors
 ///
-/// Says why not, without what it is: there may be a password in it.
+/// Says why the value is invalid, without repeating it: it may contain a password.
 pub(crate) fn servers(url: &str) -> Result<Servers, String> {
     Servers::one(url).map_err(|error| {
         let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
@@ -25,17 +25,17 @@ pub(crate) fn servers(url: &str) -> Result<Servers, String> {
 
 /// The store on these servers.
 ///
-/// A gateway that waits for Redis for ever would be down as well. So this waits for a moment; after that requests are
-/// answered as the rules say for when the store fails, and Redis is used from when it is there.
+/// A gateway that waits for Redis indefinitely would be down as well. So this waits for a moment only. After
+/// that requests are answered by the rules' failure policies, and Redis is used as soon as it is available.
 ///
 /// # Errors
 ///
-/// When the settings make no sense.
+/// When the settings are invalid.
 pub(crate) async fn redis(servers: Servers, args: &Args) -> Result<RedisStore, Box<dyn Error>> {
     let store =
         RedisStore::builder(servers).prefix(&args.redis_prefix).timeout(args.redis_timeout).build()?;
     if let Err(error) = store.ready(PATIENCE).await {
-        // That it goes and comes afterwards is told by the store.
+        // The store itself reports when Redis goes and comes back later.
         warn!(%error, "Redis does not answer, so the gateway begins without it");
     }
     Ok(store)

@@ -1,4 +1,4 @@
-//! How the certificate of an https upstream is checked.
+//! Verification of an https upstream's certificate.
 
 use std::error::Error;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Those that are believed: of this file, or else of the system.
+/// The trusted root certificates: from this file, otherwise from the system.
 ///
 /// # Errors
 ///
@@ -22,7 +22,7 @@ pub(crate) fn roots(file: Option<&Path>) -> Result<RootCertStore, Box<dyn Error>
     }
 }
 
-/// For an upstream that has no certificate.
+/// For an upstream without a certificate.
 pub(crate) fn no_roots() -> RootCertStore {
     RootCertStore::empty()
 }
@@ -44,7 +44,7 @@ fn from_file(file: &Path) -> Result<RootCertStore, Box<dyn Error>> {
 fn from_system() -> Result<RootCertStore, Box<dyn Error>> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Some systems have some that nobody can read. The others will do.
+    // Some systems have unreadable certificates. The others will do.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         return Err(

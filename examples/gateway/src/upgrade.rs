@@ -1,4 +1,4 @@
-//! Connections that have gone over to another protocol, such as WebSocket.
+//! Connections that have switched to another protocol, such as WebSocket.
 
 use std::io;
 use std::pin::pin;
@@ -14,16 +14,18 @@ use crate::listener::Permit;
 use crate::metrics::Open;
 use crate::shutdown::Shutdown;
 
-/// Both ends of a connection that is about to go over.
+/// Both ends of a connection that is about to switch.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) client: OnUpgrade,
     pub(crate) upstream: OnUpgrade,
 }
 
-/// Passes on what either end says, until both have ended or the gateway ends. The permit is that of the client's connection.
+/// Forwards data between both ends, until both have ended or the gateway shuts down. The permit is that of
+/// the client's connection.
 ///
-/// Neither has to say anything, for as long as it likes. But when one has ended, the other has no more than `idle`.
+/// Either end may be silent for as long as it likes. But once one has ended, the other has no more than
+/// `idle`.
 pub(crate) fn pass_on(ends: Ends, permit: Option<Permit>, idle: Duration, shutdown: &Shutdown) {
     let cut = shutdown.cut();
     shutdown.spawn(async move {
@@ -56,12 +58,12 @@ async fn run(Ends { client, upstream }: Ends, idle: Duration) {
     };
     match ended {
         Ok(()) => debug!("an upgraded connection has ended"),
-        // One of them has gone without a word, which is not for the other to mend.
+        // One end disappeared abruptly, which the other cannot repair.
         Err(error) => debug!(%error, "an upgraded connection broke off"),
     }
 }
 
-/// Passes on what is said in one direction, and that it has ended.
+/// Forwards data in one direction, and its end.
 async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) -> io::Result<()> {
     tokio::io::copy(&mut from, &mut to).await?;
     to.shutdown().await

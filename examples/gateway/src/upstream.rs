@@ -20,32 +20,32 @@ use crate::args::Args;
 use crate::timeouts::Timed;
 use crate::tls;
 
-/// What is sent to the upstream: a request's body as it comes, or none.
+/// The body sent to the upstream: the request's, streamed, or none.
 pub(crate) type Sent = Either<Timed<Incoming>, Empty<Bytes>>;
 
 type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
 pub(crate) type UpstreamClient = Client<Connector, Sent>;
 
-/// How long a connection is kept that nobody uses. Less than most servers keep one.
+/// How long an unused connection is kept. Less than most servers keep one.
 const POOL_IDLE: Duration = Duration::from_secs(15);
 
 /// How many of them.
 const POOL_SIZE: usize = 256;
 
-/// After how long without a word the other side is asked whether it is still there.
+/// After how long without data a probe checks whether the other side is still there.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// Who asks the upstream.
+/// The client for the upstream.
 ///
 /// # Errors
 ///
-/// When it is to be asked by https, and there is nothing to check its certificate by.
+/// When the upstream is https, and there is nothing to verify its certificate with.
 pub(crate) fn client(args: &Args) -> Result<UpstreamClient, Box<dyn Error>> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    // Some ends of an upgraded connection say nothing for hours, and some have gone.
+    // Some ends of an upgraded connection are silent for hours, and some have gone.
     tcp.set_keepalive(Some(KEEP_ALIVE));
     let roots =
         if args.upstream.is_https() { tls::roots(args.upstream_ca.as_deref())? } else { tls::no_roots() };
@@ -54,7 +54,7 @@ pub(crate) fn client(args: &Args) -> Result<UpstreamClient, Box<dyn Error>> {
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp);
-    // Around all of it: the look-up of the name and the handshake may take long as well.
+    // Around everything: the name lookup and the handshake may take long as well.
     let connector = TimeoutLayer::new(args.connect_timeout).layer(connector);
     Ok(Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())

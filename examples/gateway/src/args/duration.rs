@@ -1,14 +1,14 @@
-//! Times as people write them: `500ms`, `30s`, `5m`, `1h`.
+//! Durations as people write them: `500ms`, `30s`, `5m`, `1h`.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-/// Longer than anybody waits, and moments can be computed with it.
+/// Longer than anybody waits, and adding it to a point in time does not overflow.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// A time above zero.
+/// A duration above zero.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -23,7 +23,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time that something may take, or `none` if it may take any.
+/// How long something may take, or `none` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(Option<Duration>);
 

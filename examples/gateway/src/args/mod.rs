@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 mod duration;
 mod network;
@@ -19,28 +19,29 @@ pub(crate) use self::upstream::Upstream;
 #[derive(Clone, Debug, Parser)]
 #[command(version, max_term_width = 100)]
 pub(crate) struct Args {
-    /// The file with the rules: TOML, JSON or YAML
+    /// The rule file: TOML, JSON or YAML
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
 
-    /// Where to listen; port 0 is any that is free
+    /// The address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
 
-    /// Where requests go, such as http://127.0.0.1:9000
+    /// Where requests are sent, such as http://127.0.0.1:9000
     #[arg(long, value_name = "URL")]
     pub(crate) upstream: Upstream,
 
-    /// Certificates (PEM) that an https upstream is checked by, in place of those of the system
+    /// Certificates (PEM) for verifying an https upstream, instead of those of the system
     #[arg(long, value_name = "FILE")]
     pub(crate) upstream_ca: Option<PathBuf>,
 
-    /// Counts in this Redis, such as redis://127.0.0.1:6379, and not in memory
-    // A text and no more: what is wrong with it is said without it, as there may be a password in it.
+    /// Counts in this Redis, such as redis://127.0.0.1:6379, instead of in memory
+    // Only text here: it is validated elsewhere, by errors that do not repeat it, as it may contain a
+    // password.
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
 
-    /// What the names of all counters in Redis begin with
+    /// The prefix of all counter names in Redis
     #[arg(long, value_name = "TEXT", default_value = "tollgate")]
     pub(crate) redis_prefix: String,
 
@@ -48,11 +49,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration::parse)]
     pub(crate) redis_timeout: Duration,
 
-    /// Where to answer /metrics, /healthz, /readyz and /rules; nowhere if not said
+    /// The address that serves /metrics, /healthz, /readyz and /rules; none by default
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<SocketAddr>,
 
-    /// A proxy in front of this one whose forwarding fields are believed: an address or a network, as often as needed
+    /// A proxy in front of this one whose forwarding fields are trusted: an address or a network; can be
+    /// repeated
     #[arg(long = "trust-proxy", value_name = "NETWORK", value_parser = network::parse)]
     pub(crate) trusted: Vec<IpNet>,
 
@@ -68,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
     pub(crate) connect_timeout: Duration,
 
-    /// How long the upstream may take to begin its answer, once it has the request
+    /// How long the upstream may take to begin its response, once it has the request
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
     pub(crate) response_timeout: Duration,
 
@@ -76,7 +78,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
     pub(crate) idle_timeout: Duration,
 
-    /// How long a request may take, once it is admitted, to the end of its answer; or `none`
+    /// How long a request may take from its admission to the end of its response; or `none`
     #[arg(long, value_name = "TIME", default_value = "none")]
     pub(crate) request_timeout: Limit,
 
@@ -84,7 +86,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     pub(crate) header_timeout: Duration,
 
-    /// How long requests and upgraded connections may go on after SIGTERM or SIGINT
+    /// How long requests and upgraded connections may continue after SIGTERM or SIGINT
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration::parse)]
     pub(crate) grace: Duration,
 
@@ -92,7 +94,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", default_value = "10000", value_parser = connections)]
     pub(crate) max_connections: usize,
 
-    /// What is logged: error, warn, info, debug or trace, also by module, such as info,gateway=debug
+    /// What is logged: error, warn, info, debug or trace; also by module, such as info,gateway=debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: Targets,
 }
@@ -107,7 +109,7 @@ pub(crate) enum Host {
 }
 
 fn connections(text: &str) -> Result<usize, String> {
-    // The most that a semaphore counts is less than `usize::MAX`.
+    // A semaphore cannot count up to `usize::MAX`.
     match text.parse::<u32>() {
         Ok(0) => Err("of no connections none is served".to_owned()),
         Ok(number) => Ok(usize::try_from(number).unwrap_or(usize::MAX)),

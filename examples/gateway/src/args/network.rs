@@ -1,4 +1,4 @@
-//! Networks of proxies that are believed.
+//! Networks of trusted proxies.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net};
 pub(super) fn parse(text: &str) -> Result<IpNet, String> {
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     let network = network.map_err(|_| "this is neither a network, such as 10.0.0.0/8, nor an address")?;
-    // Peers are compared as IPv4 wherever they are, so networks have to be, too.
+    // Peers are compared as IPv4 where possible, so networks have to be, too.
     let IpNet::V6(v6) = network else { return Ok(network.trunc()) };
     match (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96)) {
         (None, _) => Ok(network.trunc()),

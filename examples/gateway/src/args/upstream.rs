@@ -1,4 +1,4 @@
-//! Where requests go.
+//! The upstream.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Uri, uri};
 
-/// The server behind the gateway: `http` or `https`, a host and perhaps a port.
+/// The server behind the gateway: `http` or `https`, a host and optionally a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upstream {
     scheme: Scheme,
@@ -15,7 +15,7 @@ pub(crate) struct Upstream {
 }
 
 impl Upstream {
-    /// The `Host` that is its own.
+    /// Its own `Host`.
     pub(crate) const fn host(&self) -> &HeaderValue {
         &self.host
     }
@@ -24,7 +24,8 @@ impl Upstream {
         self.scheme == Scheme::HTTPS
     }
 
-    /// What is found under a path there. `None` if that is no address, which no path leads to that has come in a request.
+    /// The URI of a path on the upstream. `None` if that is not a valid URI, which no path of a request leads
+    /// to.
     pub(crate) fn uri(&self, path: PathAndQuery) -> Option<Uri> {
         let mut parts = uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());

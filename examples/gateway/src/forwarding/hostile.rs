@@ -1,11 +1,11 @@
-//! Heads of all kinds.
+//! Arbitrary heads.
 
 use http::{HeaderName, Request};
 use proptest::prelude::*;
 
 use super::*;
 
-/// Names that mean something here.
+/// Names with a meaning here.
 const KNOWN: &[&str] = &[
     "connection",
     "te",
@@ -35,7 +35,7 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof![4 => prop::sample::select(KNOWN).prop_map(str::to_owned), 1 => "[a-z_-]{1,12}"]
 }
 
-/// Values that are lists of such names, or quoted, or any bytes.
+/// Lists of such names, quoted values, or any bytes.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let list = prop::collection::vec(name(), 0..4).prop_map(|names| names.join(" ,").into_bytes());
     let text = "[ -~]{0,20}".prop_map(String::into_bytes);
@@ -63,7 +63,7 @@ proptest! {
         }
         let Ok(offer) = forwarding.request(&mut head, "192.0.2.7".parse().unwrap()) else { return Ok(()) };
 
-        // One line each, the end of which is the gateway's own.
+        // One line each, which ends with the gateway's own entry.
         let last = |name: &str, ending: &str| {
             let lines: Vec<_> = head.headers.get_all(name).iter().collect();
             lines.len() == 1 && lines[0].as_bytes().ends_with(ending.as_bytes())
@@ -79,7 +79,7 @@ proptest! {
         for name in head.headers.keys() {
             prop_assert!(!name.as_str().contains('_'), "{}", name);
         }
-        // What is about the connection is what the gateway says of its own.
+        // Fields about the connection are the gateway's own.
         prop_assert_eq!(head.headers.contains_key("upgrade"), offer.is_some());
         for line in head.headers.get_all("connection") {
             prop_assert!(line == "te" || line == "upgrade", "{:?}", line);

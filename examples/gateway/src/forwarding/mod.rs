@@ -1,4 +1,4 @@
-//! What of a message's head goes on, and what the gateway writes into it. Nothing here waits or sends.
+//! Which parts of a message's head are forwarded, and what the gateway adds. Nothing here waits or sends.
 
 mod hop_by_hop;
 mod names;
@@ -17,7 +17,7 @@ pub(crate) use self::offer::Offer;
 pub(crate) use self::target::BadRequest;
 use crate::args::{Host, Upstream};
 
-/// What the gateway calls itself in `Via`.
+/// The gateway's name in `Via`.
 const PSEUDONYM: &str = "gateway";
 
 /// How heads are rewritten.
@@ -25,24 +25,25 @@ const PSEUDONYM: &str = "gateway";
 pub(crate) struct Forwarding {
     pub(crate) upstream: Upstream,
     pub(crate) host: Host,
-    /// Whose forwarding fields are believed.
+    /// The proxies whose forwarding fields are trusted.
     pub(crate) trusted: Vec<IpNet>,
-    /// Whether paths are refused that can be read in two ways.
+    /// Whether ambiguous paths are refused.
     pub(crate) plain_paths: bool,
 }
 
 impl Forwarding {
-    /// Makes the head of a request from this peer that of one to the upstream, and tells what upgrade it offers.
+    /// Turns the head of a request from this peer into that of one to the upstream, and returns the upgrade
+    /// that it offers.
     ///
     /// # Errors
     ///
-    /// When it must not go on.
+    /// When it must not be forwarded.
     pub(crate) fn request(
         &self,
         head: &mut request::Parts,
         peer: IpAddr,
     ) -> Result<Option<Offer>, BadRequest> {
-        // A tunnel to wherever the client likes is what forward proxies are for.
+        // Tunnels to arbitrary targets are for forward proxies.
         if head.method == Method::CONNECT {
             return Err(BadRequest::Connect);
         }
@@ -57,7 +58,8 @@ impl Forwarding {
         head.uri = self.upstream.uri(path).ok_or(BadRequest::Target)?;
 
         let offer = Offer::of(head);
-        // What the client names in `Connection` goes before anything is written, so it cannot name what is written.
+        // Fields that the client names in `Connection` are removed before anything is written, so that it
+        // cannot name what the gateway writes.
         let takes_trailers = hop_by_hop::takes_trailers(&head.headers);
         hop_by_hop::strip(&mut head.headers);
         if takes_trailers {
@@ -80,7 +82,7 @@ impl Forwarding {
         Ok(offer)
     }
 
-    /// Makes the head of an upstream's response that of the gateway's. An upgrade that was made is told.
+    /// Turns the head of an upstream's response into the gateway's, including an upgrade that was accepted.
     pub(crate) fn response(&self, head: &mut response::Parts, upgraded: Option<&Offer>) {
         hop_by_hop::strip(&mut head.headers);
         if let Some(protocol) = upgraded {
@@ -96,11 +98,11 @@ impl Forwarding {
     }
 }
 
-/// RFC 9113, section 8.2.3: HTTP/2 may split cookies into several fields, of which HTTP/1.1 has one.
+/// RFC 9113, section 8.2.3: HTTP/2 may split cookies into several fields, but HTTP/1.1 has one.
 fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(COOKIE).iter().nth(1).is_some() {
         let cookies: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
-        // Of values that were there before, and so are values.
+        // Made of valid values, so it is valid.
         if let Ok(mut joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..])) {
             joined.set_sensitive(true);
             headers.insert(COOKIE, joined);
@@ -108,7 +110,7 @@ fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// RFC 9110, section 7.6.3: by which version a message came, and to whom.
+/// RFC 9110, section 7.6.3: the version of the received message, and the name of its recipient.
 fn via(headers: &mut HeaderMap, version: Version) {
     let version = match version {
         Version::HTTP_09 => "0.9",

@@ -1,18 +1,18 @@
-//! Offers to speak something else on a connection.
+//! Offers to switch the protocol of a connection.
 
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderValue, Version, request, response};
 
 use super::hop_by_hop::{has_token, tokens};
 
-/// Protocols to go on with, such as `websocket`.
+/// Protocols to switch to, such as `websocket`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Offer(HeaderValue);
 
 impl Offer {
-    /// What a request offers, if it offers anything that may go through.
+    /// The offer of a request, if it offers anything that may be forwarded.
     ///
-    /// Other versions of HTTP may not: within them the client would send requests that nobody counts.
+    /// Other versions of HTTP may not be: within them the client would send requests that nobody counts.
     pub(super) fn of(head: &request::Parts) -> Option<Self> {
         if head.version != Version::HTTP_11 || !has_token(&head.headers, &CONNECTION, "upgrade") {
             return None;
@@ -27,7 +27,7 @@ impl Offer {
         }
     }
 
-    /// What of it an upstream has accepted, if it has and that was offered.
+    /// The protocol that an upstream has accepted, if it did and that was offered.
     pub(crate) fn accepted(&self, head: &response::Parts) -> Option<Self> {
         let mut chosen = tokens(&head.headers, &UPGRADE);
         let (Some(protocol), None) = (chosen.next(), chosen.next()) else { return None };

@@ -1,4 +1,4 @@
-//! Fields that say for whom a request is forwarded.
+//! Fields that name the client for whom a request is forwarded.
 
 use std::net::IpAddr;
 
@@ -11,15 +11,15 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// What the clients of this gateway speak.
+/// The protocol of this gateway's clients.
 const PROTO: &str = "http";
 
-/// Fields in which other proxies say who the client is and what it asked for, and which upstreams may believe.
+/// Fields in which other proxies name the client or its target, and which upstreams may trust.
 const CLIENT_FIELDS: [&str; 15] = [
     "x-forwarded",
     "x-original-forwarded-for",
     "x-original-host",
-    // Some upstreams take these for the path, past the rules for it.
+    // Some upstreams use these as the path, bypassing the rules for it.
     "x-original-url",
     "x-rewrite-url",
     "client-ip",
@@ -34,10 +34,10 @@ const CLIENT_FIELDS: [&str; 15] = [
     "fly-client-ip",
 ];
 
-/// Writes for whom a request is forwarded, who asked for this host.
+/// Writes the client for whom a request is forwarded, and the host it asked for.
 ///
-/// A peer that is trusted says for whom it forwards, and this one is added behind it. What another peer says counts for
-/// nothing and goes no further.
+/// A trusted peer names the client that it forwards for, and its own address is added after that. What any
+/// other peer says is ignored and removed.
 pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: Option<&HeaderValue>) {
     let peer = peer.to_canonical();
     remove(headers, |name| is_of_proxies(name) && !trusted);
@@ -49,7 +49,7 @@ pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: O
     if let (Some(host), false) = (host, headers.contains_key(X_FORWARDED_HOST)) {
         headers.insert(X_FORWARDED_HOST, host.clone());
     }
-    // A quote that is not closed would swallow what is added behind it.
+    // An unclosed quote would swallow what is added after it.
     if !headers.get_all(FORWARDED).iter().all(is_closed) {
         headers.remove(FORWARDED);
     }
@@ -60,7 +60,7 @@ fn is_of_proxies(name: &str) -> bool {
     name == "forwarded" || name.starts_with("x-forwarded-") || CLIENT_FIELDS.contains(&name)
 }
 
-/// Adds to a list. All of it becomes one line, since some look at one only.
+/// Appends to a list. It becomes a single line, since some upstreams read only one.
 fn append(headers: &mut HeaderMap, name: &HeaderName, entry: &[u8]) {
     let lines = headers.get_all(name).iter().map(HeaderValue::as_bytes).filter(|line| !line.is_empty());
     let entries: Vec<_> = lines.chain([entry]).collect();
@@ -77,7 +77,7 @@ fn element(peer: IpAddr, host: Option<&HeaderValue>) -> Vec<u8> {
     }
     .into_bytes();
     if let Some(host) = host {
-        // No quotes and no backslashes: those are in no host.
+        // Needs no escaping: hosts contain no quotes and no backslashes.
         element.extend_from_slice(b";host=\"");
         element.extend_from_slice(host.as_bytes());
         element.push(b'"');

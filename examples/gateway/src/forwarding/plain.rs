@@ -1,15 +1,15 @@
 //! Paths that everybody reads in the same way.
 
-/// Whether a path can hardly be read as another one.
+/// Whether a path is unlikely to be read as another one.
 ///
-/// Rules are matched with a path as it is written, and some upstreams tidy it up first: to them `//login`, `/./login`,
-/// `/a%2F..%2Flogin` and `/login;a=b` are `/login`, and no rule for that has counted them.
+/// Rules match a path as it is written, and some upstreams normalize it first: to them `//login`, `/./login`,
+/// `/a%2F..%2Flogin` and `/login;a=b` are `/login`, but a rule for that has not counted them.
 pub(super) fn is_plain(path: &str) -> bool {
     path == "*" || path == "/" || path.strip_prefix('/').is_some_and(are_plain_segments)
 }
 
 fn are_plain_segments(segments: &str) -> bool {
-    // One slash at the end is a path of its own.
+    // A path with a trailing slash is a different path.
     let segments = segments.strip_suffix('/').unwrap_or(segments);
     segments.split('/').all(|segment| !matches!(segment, "" | "." | "..") && is_plain_segment(segment))
 }
@@ -34,7 +34,7 @@ fn is_plain_segment(segment: &str) -> bool {
     true
 }
 
-/// Whether there is a reason to escape this byte, and it means nothing else then.
+/// Whether there is a reason to escape this byte, and it has no other meaning when escaped.
 fn needs_escape(byte: u8) -> bool {
     let is_unreserved = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     !is_unreserved && !byte.is_ascii_control() && !matches!(byte, b'/' | b'\\' | b';' | b'%')

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! The target of a request.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use http::header::HOST;
 use http::uri::Authority;
 use http::{HeaderValue, StatusCode, Version, request};
 
-/// A request that must not go on.
+/// A request that must not be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadRequest {
-    /// It has no host, or several, or one that makes no sense (RFC 9112, section 3.2).
+    /// It has no host, or several, or an invalid one (RFC 9112, section 3.2).
     Host,
-    /// It is for nothing that there can be.
+    /// Its target is not valid.
     Target,
-    /// Its path can be read in two ways, and that is not wanted.
+    /// Its path is ambiguous, and such paths are refused.
     Path,
-    /// It wants a tunnel.
+    /// It asks for a tunnel.
     Connect,
-    /// Its body is coded for the way here, and not only in chunks.
+    /// Its body has a transfer coding other than `chunked`.
     Coding,
 }
 
@@ -42,8 +42,8 @@ impl fmt::Display for BadRequest {
     }
 }
 
-/// The host that a request is for: that of its target if there is one there, as in HTTP/2, or else of its field. `None` if
-/// it need not say and does not.
+/// The host that a request is for: that of its target if it has one, as in HTTP/2, otherwise that of its
+/// field. `None` if there is none and none is required.
 pub(super) fn host(head: &request::Parts) -> Result<Option<HeaderValue>, BadRequest> {
     let mut fields = head.headers.get_all(HOST).into_iter();
     let field = fields.next();
@@ -56,14 +56,14 @@ pub(super) fn host(head: &request::Parts) -> Result<Option<HeaderValue>, BadRequ
     match field {
         None if head.version == Version::HTTP_11 => Err(BadRequest::Host),
         Some(field) if !field.is_empty() => check(field.as_bytes()).map(Some),
-        // Empty is what a client writes that knows of no host.
+        // A client that knows no host leaves it empty.
         None | Some(_) => Ok(None),
     }
 }
 
 fn check(host: &[u8]) -> Result<HeaderValue, BadRequest> {
     let authority = Authority::try_from(host).map_err(|_| BadRequest::Host)?;
-    // A user in it is a way to have one host seen here and another one behind.
+    // User information could make one host appear here and another one upstream.
     let is_host =
         !authority.host().is_empty() && host.iter().all(|byte| !matches!(byte, b'@' | b'"' | b'\\'));
     if is_host { HeaderValue::from_bytes(host).map_err(|_| BadRequest::Host) } else { Err(BadRequest::Host) }

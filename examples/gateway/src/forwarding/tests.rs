@@ -21,7 +21,7 @@ fn head(fields: &[(&str, &str)]) -> request::Parts {
     builder.body(()).unwrap().into_parts().0
 }
 
-/// What goes on of a request with these fields from this peer.
+/// What is forwarded of a request with these fields from this peer.
 fn from(peer: &str, fields: &[(&str, &str)]) -> HeaderMap {
     let mut head = head(fields);
     forwarding().request(&mut head, peer.parse().unwrap()).unwrap();
@@ -172,7 +172,7 @@ fn what_is_between_neighbours_goes_no_further() {
         has(&headers, gone, &[]);
     }
     has(&headers, "x-theirs", &["2"]);
-    // Named by the client, and written all the same.
+    // Named by the client, and written nevertheless.
     has(&headers, "x-forwarded-for", &[PEER]);
     has(&headers, "host", &["example.com"]);
 }
@@ -240,7 +240,7 @@ fn the_target_says_the_host_before_the_field_does() {
     has(&head.headers, "host", &["target.example:8080"]);
     assert_eq!(head.uri, "http://upstream:9000/a?b");
 
-    // HTTP/2 has no field at all.
+    // HTTP/2 has no such field at all.
     let request = Request::get("http://target.example/a").version(Version::HTTP_2);
     let mut head = request.body(()).unwrap().into_parts().0;
     forwarding().request(&mut head, PEER.parse().unwrap()).unwrap();
@@ -267,7 +267,7 @@ fn a_request_has_one_host() {
     );
     assert_eq!(refused(Request::get("a:80").header("host", "a")), BadRequest::Target);
 
-    // Of old clients none is asked for.
+    // HTTP/1.0 does not require one.
     let request = Request::get("/").version(Version::HTTP_10);
     let mut head = request.body(()).unwrap().into_parts().0;
     forwarding().request(&mut head, PEER.parse().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! How long things may take, and how far an exchange has come.
+//! How long things may take, and how far an exchange has progressed.
 
 mod progress;
 mod timed;
@@ -11,11 +11,11 @@ pub(crate) use self::timed::{Direction, Timed};
 /// How long the parts of an exchange may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
-    /// Until the upstream begins its answer, once it has the request.
+    /// Until the upstream begins its response, once it has the request.
     pub(crate) response: Duration,
     /// While a body stands still.
     pub(crate) idle: Duration,
-    /// All of it.
+    /// The whole exchange.
     pub(crate) request: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! How far an exchange has come.
+//! How far an exchange has progressed.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,32 +6,32 @@ use tokio::time::Instant;
 
 use super::Timeouts;
 
-/// How far an exchange has come: what both of its bodies know of each other.
+/// How far an exchange has progressed: what its two bodies know of each other.
 #[derive(Debug)]
 pub(crate) struct Progress {
     timeouts: Timeouts,
-    /// When all of it has to be over.
+    /// When the whole exchange has to be over.
     end: Option<Instant>,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// When something moved last, in either direction.
+    /// When something last moved, in either direction.
     moved: Instant,
     upload: Upload,
 }
 
-/// How it stands with the request's body.
+/// The state of the request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Upload {
-    /// The upstream has what has come, and the client has to send more.
+    /// The upstream has what has arrived, and the client has to send more.
     Awaited,
-    /// It is the upstream's turn: to take what has come, or to answer.
+    /// It is the upstream's turn: to take what has arrived, or to respond.
     Delivered,
     /// The client has not sent more in time.
     Stalled,
-    /// The client has gone, or what it sent makes no sense.
+    /// The client has gone, or sent something invalid.
     Broken,
 }
 
@@ -43,14 +43,14 @@ impl Progress {
         Self { timeouts, end, state: Mutex::new(State { moved: now, upload: Upload::Delivered }) }
     }
 
-    /// Something has moved.
+    /// Records that something has moved.
     pub(super) fn moved(&self) {
         self.with(|state| state.moved = Instant::now());
     }
 
     pub(super) fn set_upload(&self, upload: Upload) {
         self.with(|state| {
-            // How it failed is not forgotten when it is dropped.
+            // Dropping the body does not change how it failed.
             if !matches!(state.upload, Upload::Stalled | Upload::Broken) {
                 state.upload = upload;
             }
@@ -61,12 +61,13 @@ impl Progress {
         self.with(|state| state.upload)
     }
 
-    /// Until when somebody who has waited since then goes on waiting for a body to move.
+    /// Until when to wait for a body to move, if the wait began at `since`.
     pub(super) fn idle_until(&self, since: Instant) -> Instant {
         self.at_most(self.with(|state| state.moved.max(since)) + self.timeouts.idle)
     }
 
-    /// Waits for as long as the upstream has for its answer. That time does not run while it is the client who is waited for.
+    /// Waits for as long as the upstream has for its response. Time spent waiting for the client does not
+    /// count.
     pub(crate) async fn answer_is_late(&self) {
         let mut since = self.with(|state| state.moved);
         loop {
@@ -86,7 +87,7 @@ impl Progress {
         }
     }
 
-    /// Whether all of it has taken too long.
+    /// Whether the whole exchange has taken too long.
     pub(crate) fn is_over(&self) -> bool {
         self.end.is_some_and(|end| end <= Instant::now())
     }

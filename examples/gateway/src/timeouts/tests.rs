@@ -1,4 +1,4 @@
-//! Exchanges by a clock that stands still until somebody waits.
+//! Exchanges on a clock that advances only while everything waits.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use super::*;
 const TIMEOUTS: Timeouts =
     Timeouts { response: Duration::from_secs(10), idle: Duration::from_secs(5), request: None };
 
-/// A body that is what the test sends.
+/// A body made of what the test sends.
 struct Sent(UnboundedReceiver<()>);
 
 impl Body for Sent {
@@ -42,7 +42,7 @@ fn progress(timeouts: Timeouts) -> Arc<Progress> {
     Arc::new(Progress::new(timeouts))
 }
 
-/// After how many seconds it fails.
+/// The number of seconds after which it fails.
 async fn fails_after(body: &mut Timed<Sent>) -> f64 {
     let start = Instant::now();
     let frame = body.frame().await.expect("it does not end");
@@ -67,7 +67,7 @@ async fn a_receiver_may_take_its_time() {
     let progress = progress(TIMEOUTS);
     let (sender, mut down) = body(Direction::Down, &progress);
     sleep(Duration::from_secs(1_000)).await;
-    // Nobody has asked before, so nobody has waited.
+    // Nobody has polled it before, so no wait has begun.
     assert_eq!(timeout(Duration::from_secs(4), down.frame()).await.err().map(|_| ()), Some(()));
     sender.send(()).unwrap();
     assert!(down.frame().await.unwrap().is_ok());
@@ -118,7 +118,7 @@ async fn an_upstream_is_not_late_while_the_client_sends() {
     // It waits for the client.
     assert!(poll_fn(|cx| Poll::Ready(pin!(up.frame()).poll(cx).is_pending())).await);
     assert!(timeout(Duration::from_secs(55), late.as_mut()).await.is_err());
-    // Now it has all of it.
+    // Now it has everything.
     sender.send(()).unwrap();
     assert!(up.frame().await.unwrap().is_ok());
     drop(sender);

@@ -1,4 +1,4 @@
-//! A body that does not stand still for ever.
+//! A body that does not stand still forever.
 
 use std::error::Error;
 use std::fmt;
@@ -15,12 +15,12 @@ use super::{Progress, Upload};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Which of the two bodies of an exchange it is.
+/// Which body of an exchange it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// That of the request.
+    /// The request's.
     Up,
-    /// That of the answer.
+    /// The response's.
     Down,
 }
 
@@ -39,7 +39,7 @@ impl Error for Stalled {}
 pin_project! {
     /// A body that fails when nothing has moved in either direction for too long.
     ///
-    /// Time runs only while it is waited for: a receiver who takes its time is no reason to give up on the sender.
+    /// Time counts only while it is being polled: a slow receiver is no reason to give up on the sender.
     #[derive(Debug)]
     pub(crate) struct Timed<B> {
         #[pin]
@@ -48,13 +48,13 @@ pin_project! {
         progress: Arc<Progress>,
         // Since when it has been waited for.
         since: Option<Instant>,
-        // Most bodies are there when they are asked for, and need none.
+        // Most bodies are ready when polled, and need no timer.
         alarm: Option<Pin<Box<Sleep>>>,
     }
 
     impl<B> PinnedDrop for Timed<B> {
         fn drop(this: Pin<&mut Self>) {
-            // Whoever has dropped it wants no more of it, so nobody waits for the client.
+            // Once it is dropped nobody wants more of it, so nobody waits for the client.
             if this.direction == Direction::Up {
                 this.progress.set_upload(Upload::Delivered);
             }
@@ -97,7 +97,7 @@ where
         let until = || this.progress.idle_until(since);
         let alarm = this.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until())));
         loop {
-            // What it was set to before is at most too early, since bodies only move on.
+            // An earlier setting is at most too early, since deadlines only move forward.
             ready!(alarm.as_mut().poll(cx));
             let until = until();
             if until <= Instant::now() {
