@@ -38,7 +38,7 @@ fn the_client_waits_for_the_sixth_call_and_the_other_method_has_a_budget_of_its_
                   The limit of 5 does not allow this request. Try again in ";
     let wait = lines[5].strip_prefix(denied).unwrap_or_else(|| panic!("{text}"));
     assert!(wait.ends_with("s."), "{wait}");
-    // Having waited that long it is admitted, at the first attempt.
+    // After waiting that long it is admitted, at the first attempt.
     assert!(lines[6].starts_with("6: hello, world ("), "{text}");
     assert_eq!(lines[7..], ["often: hello, world (4 left)"; 3]);
 }
@@ -77,7 +77,7 @@ async fn two_servers_have_one_budget_in_redis_and_serve_nothing_without_it() {
     }
 }
 
-/// The first answer that is as it is wanted.
+/// The first response that is as expected.
 async fn becomes(
     client: &mut GreeterClient<Channel>,
     wanted: impl Fn(&Result<Greeting, Status>) -> bool,
@@ -115,7 +115,7 @@ fn an_address_of_redis_that_makes_no_sense_is_told_without_its_password() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_and_a_port_that_is_taken_are_named() {
-    // Taken, and nobody listens.
+    // The port is taken, but nobody listens.
     let taken = TcpSocket::new_v4().unwrap();
     taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = taken.local_addr().unwrap().to_string();

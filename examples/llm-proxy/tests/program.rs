@@ -18,7 +18,7 @@ fn ask(program: &Program, prompt: &str, max_tokens: u32) -> Reply {
     program.send("POST", "/v1/completions", &[("authorization", "Bearer alice-key")], &body)
 }
 
-/// How many tokens an answer says are left, for which so many were reserved: as many as there were before it.
+/// How many tokens were left before a response for which this many were reserved.
 fn tokens_before(reply: &Reply, reserved: u64) -> u64 {
     let text = format!("{reply:?}");
     let left = text.split(r#"ratelimit: \"tokens\";r="#).nth(1).and_then(|rest| rest.split(';').next());
@@ -32,8 +32,8 @@ fn try_out(program: &Program) {
     for part in [r#"{"text":"one "}"#, r#"{"text":"three "}"#, r#""total_tokens":6"#, "[DONE]"] {
         assert!(answer.body().contains(part), "{answer:?}");
     }
-    // Not a thousand less, once Redis has been told, for which the answer does not wait. There are ten requests in all,
-    // and each of these costs two tokens.
+    // Not a thousand fewer, once Redis has been updated, which the response does not wait for. There are ten
+    // requests in all, and each of these costs two tokens.
     let settled = (1..=5).any(|tries| {
         let next = ask(program, "one", 1);
         let is_settled = (1_984..=2_000).contains(&tokens_before(&next, 2));
@@ -44,7 +44,7 @@ fn try_out(program: &Program) {
     });
     assert!(settled, "what was reserved was not given back");
 
-    // Words without end, and a client that leaves at the first.
+    // Words without end, and a client that disconnects at the first.
     let body = format!(r#"{{"prompt":"{}","max_tokens":1000}}"#, "a ".repeat(1_000));
     let begin = Instant::now();
     let mut stream = TcpStream::connect(program.address()).unwrap();

@@ -18,7 +18,7 @@ fn login(program: &Program, account: &str, password: &str) -> Reply {
     program.send("POST", "/login", &form, &format!("account={account}&password={password}"))
 }
 
-/// Fifty at once, each on a connection of its own.
+/// Fifty at once, each on a separate connection.
 fn crowd(programs: &[&Program], account: &str) -> Vec<Reply> {
     thread::scope(|scope| {
         let turns: Vec<_> = (0..50)
@@ -82,7 +82,7 @@ fn two_processes_have_one_budget_and_without_redis_nobody_gets_in() {
     assert_eq!((count(&replies, 401), count(&replies, 429)), (5, 45), "{replies:?}");
 
     redis.kill().unwrap();
-    // What Redis denied is denied for up to a second more, so this is somebody else.
+    // What Redis denied is denied for up to a second more, so this is another account.
     wait::until("logins to be refused", wait::LIMIT, || {
         let reply = login(&one, "bob", "battery-staple");
         if reply.status() == 503 { Ok(()) } else { Err(format!("{reply:?}")) }

@@ -1,4 +1,4 @@
-//! The program, started with a `LISTEN` that makes no sense.
+//! The program, started with an invalid `LISTEN`.
 
 use example_support::Program;
 

@@ -29,7 +29,7 @@ fn try_out(program: &Program) {
 
     assert_eq!(shorten(program, "alice-key", "nonsense").status(), 400);
     assert_eq!(shorten(program, "mallory-key", URL).status(), 401);
-    // For the address the two were counted, too; for the account they were not. (At midnight it begins anew.)
+    // The two were counted for the address, too, but not for the account. (At midnight its window restarts.)
     let made = shorten(program, "alice-key", URL);
     assert_eq!((made.status(), made.number("x-ratelimit-remaining")), (201, 96), "{made:?}");
     let account = made.fields("ratelimit").find_map(|member| member.strip_prefix(r#""shorten-account";r="#));
@@ -59,7 +59,7 @@ fn try_out(program: &Program) {
     assert_eq!((denied.status(), denied.number("retry-after")), (429, 1), "{denied:?}");
     assert!(denied.body().contains(r#""rule":"follow""#), "{denied:?}");
     assert!(followed >= 1_000, "{followed}");
-    // Before the loop those two may have come back.
+    // Those two may have been refilled before the loop.
     assert!(f64::from(followed) <= 1_002.0 + refilled, "{followed}, and {refilled} came back");
 }
 

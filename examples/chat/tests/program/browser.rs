@@ -10,7 +10,8 @@ use thirtyfour::{By, Key, WebDriver, WebElement};
 use crate::client::Client;
 use crate::driver::Driver;
 
-/// How long the page may take for what is expected of it. Far more than it needs, since the machine may be busy.
+/// How long the page may take for what is expected of it. Far more than it needs, since the machine may be
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Page(WebDriver);
@@ -24,7 +25,7 @@ impl Page {
         self.element(selector).await.text().await.unwrap()
     }
 
-    /// What is said, each with who said it.
+    /// The messages, each with its speaker.
     async fn log(&self) -> Vec<String> {
         let lines = self.0.find_all(By::Css("#log li")).await.unwrap();
         let mut log = Vec::new();
@@ -34,7 +35,7 @@ impl Page {
         log
     }
 
-    /// Types lines into what has the focus, all in one go, as somebody would who is quick and never uses the mouse.
+    /// Types lines into the focused element, all at once, as a fast typist without a mouse would.
     async fn type_lines(&self, lines: &[&str]) {
         let focused = self.0.active_element().await.unwrap();
         let keys: String = lines.iter().map(|line| format!("{line}{}", Key::Enter.value())).collect();
@@ -46,7 +47,7 @@ impl Page {
         self.type_lines(&[name]).await;
     }
 
-    /// Has the page keep what it looks like whenever it tells something, as a busy machine may look too late.
+    /// Has the page record its appearance whenever it reports something, as a busy machine may look too late.
     async fn watch(&self) {
         let script = r##"
             const text = (selector) => document.querySelector(selector).innerText;
@@ -62,21 +63,21 @@ impl Page {
         self.0.execute(script, Vec::new()).await.unwrap();
     }
 
-    /// What the page looked like when it last told something that begins like this, if it did.
+    /// The page's appearance when it last reported something with this beginning, if it did.
     async fn seen(&self, beginning: &str) -> Option<Value> {
         let seen = self.0.execute("return window.seen", Vec::new()).await.unwrap();
         let seen: Vec<Value> = seen.convert().unwrap();
         seen.into_iter().rfind(|seen| seen["status"].as_str().unwrap().starts_with(beginning))
     }
 
-    /// Keeps a picture of the page, for whoever wants to see what the test saw.
+    /// Keeps a picture of the page, to show what the test saw.
     async fn picture(&self, name: &str) {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         self.0.screenshot(&path).await.unwrap();
     }
 }
 
-/// Looks again and again until it is true.
+/// Polls until it is true.
 async fn until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_true().await {
@@ -98,7 +99,7 @@ async fn the_page_tells_what_is_left_and_when_one_may_speak_again() {
     assert!(page.text("#per-user").await.starts_with("You, on all connections"));
 
     page.watch().await;
-    // In one go and short, so that nothing comes back meanwhile.
+    // All at once and short, so that nothing is refilled meanwhile.
     page.type_lines(&["1", "2", "3", "4"]).await;
     until("a message too many", async || page.seen("Not sent").await.is_some()).await;
     page.picture("chat-wait.png").await;
@@ -113,7 +114,7 @@ async fn the_page_tells_what_is_left_and_when_one_may_speak_again() {
     assert!(seen["connection"].as_str().unwrap().contains("0 of 3 left"), "{seen}");
     assert_eq!(page.log().await, ["alice 1", "alice 2", "alice 3"]);
 
-    // The message is where it was written, and goes when it may, at the press of a key.
+    // The message stays where it was typed, and is sent at the press of a key once it may be.
     until("the wait to be over", async || page.seen("You may speak again.").await.is_some()).await;
     assert_eq!(page.text("#send").await, "Send");
     page.type_lines(&[""]).await;

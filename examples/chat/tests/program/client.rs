@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-/// How long an event may take to come. Far more than it needs, since the machine may be busy.
+/// How long an event may take to arrive. Far more than it needs, since the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connection to the chat.
@@ -19,7 +19,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Joins, and returns what it is welcomed with; or the status with which it was refused.
+    /// Joins, and returns the welcome; or the status with which it was refused.
     pub(crate) async fn try_join(address: SocketAddr, user: &str) -> Result<(Self, Value), u16> {
         let stream = TcpStream::connect(address).await.unwrap();
         match client_async(format!("ws://{address}/ws?user={user}"), stream).await {
@@ -47,7 +47,7 @@ impl Client {
         self.socket.send(message).await.unwrap();
     }
 
-    /// What the server says next.
+    /// The server's next event.
     pub(crate) async fn next(&mut self) -> Value {
         let event = timeout(PATIENCE, async {
             loop {
@@ -60,12 +60,12 @@ impl Client {
         event.await.expect("an event in time")
     }
 
-    /// What the server answers to what this client said.
+    /// The server's answer to this client's message.
     pub(crate) async fn answer(&mut self) -> Value {
         self.next_but(|event| event["event"] == "said").await
     }
 
-    /// What is said next.
+    /// The next message.
     pub(crate) async fn heard(&mut self) -> String {
         let said = self.next_but(|event| event["event"] != "said").await;
         format!("{}: {}", said["user"].as_str().unwrap(), said["text"].as_str().unwrap())
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Says something, and returns the answer.
+    /// Sends a message, and returns the answer.
     pub(crate) async fn ask(&mut self, text: &str) -> Value {
         self.say(text).await;
         self.answer().await

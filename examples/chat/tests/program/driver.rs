@@ -12,7 +12,7 @@ use thirtyfour::{ChromiumLikeCapabilities, DesiredCapabilities, WebDriver};
 /// How long closing a browser may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A `chromedriver` and the profile of the browser that it starts. Both go when it is dropped.
+/// A `chromedriver` and the profile of its browser. Both are removed when this is dropped.
 pub(crate) struct Driver {
     process: Child,
     address: SocketAddr,
@@ -20,7 +20,8 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Starts the `chromedriver` that the environment variable `CHROMEDRIVER` names, that on the `PATH` without it.
+    /// Starts the `chromedriver` that the environment variable `CHROMEDRIVER` names, by default the one on
+    /// the `PATH`.
     pub(crate) fn start() -> Self {
         let path = std::env::var_os("CHROMEDRIVER").unwrap_or_else(|| "chromedriver".into());
         let mut command = Command::new(&path);
@@ -40,20 +41,20 @@ impl Driver {
         }
     }
 
-    /// Opens a window. It is closed when it is dropped, which is to be before the driver is.
+    /// Opens a window. It is closed when dropped, which has to be before the driver is.
     pub(crate) async fn open(&self) -> WebDriver {
         let mut capabilities = DesiredCapabilities::chrome();
         let profile = format!("--user-data-dir={}", self.profile.display());
         for argument in [
             &*profile,
             "--headless",
-            // Tests in a container are often run by root, for whom there is no sandbox.
+            // Tests in a container often run as root, for whom there is no sandbox.
             "--no-sandbox",
             // And containers often have little shared memory.
             "--disable-dev-shm-usage",
             "--disable-gpu",
             "--window-size=800,800",
-            // Nothing but the page is to be loaded.
+            // Nothing but the page should be loaded.
             "--disable-background-networking",
             "--disable-component-update",
             "--disable-quic",
@@ -68,7 +69,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // A browser outlives the driver that is killed, so it is asked to close what a test left open. It answers when it has.
+        // A browser outlives a killed driver, so the driver is asked to close what a test left open. It
+        // answers when it has.
         if let Ok(mut stream) = TcpStream::connect(self.address) {
             let _ = stream.set_read_timeout(Some(PATIENCE));
             let _ = stream.write_all(b"GET /shutdown HTTP/1.1\r\nhost: localhost\r\n\r\n");

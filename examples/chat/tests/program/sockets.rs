@@ -1,4 +1,4 @@
-//! The program, spoken to over WebSockets.
+//! The program, over WebSockets.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn redis() -> RedisServer {
     RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Speaks too much, and waits as told.
+/// Sends too much, and waits as told.
 async fn try_out(program: &Program) {
     let page = program.get("/");
     assert_eq!((page.status(), page.field("content-type")), (200, "text/html; charset=utf-8"));
@@ -39,7 +39,7 @@ async fn try_out(program: &Program) {
     let denied = answers.iter().rfind(|answer| answer["event"] == "wait").expect("one that was too much");
     let millis = denied["millis"].as_u64().unwrap();
     assert!((1..=3_000).contains(&millis), "{denied}");
-    // What was told is enough, on the same connection.
+    // Waiting as long as told is enough, on the same connection.
     tokio::time::sleep(Duration::from_millis(millis)).await;
     assert_eq!(alice.ask("at last").await["event"], "sent");
 
@@ -61,7 +61,7 @@ async fn works_with_redis() {
 #[tokio::test]
 async fn joining_too_often_is_refused() {
     let program = Program::start(PATH, &[]);
-    // Ten, and one more every six seconds, which many cannot be.
+    // Ten, and one more every six seconds, which cannot be many.
     let refused = loop {
         if let Err(status) = Client::try_join(program.address(), "alice").await {
             break status;

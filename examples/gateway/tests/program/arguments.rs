@@ -1,10 +1,10 @@
-//! What cannot be started, and what is said of it.
+//! What cannot be started, and how that is reported.
 
 use crate::gateway::{Files, OPEN, fails};
 
 const UPSTREAM: [&str; 2] = ["--upstream", "http://127.0.0.1:9"];
 
-/// Starts it with good rules and these arguments, which are wrong.
+/// Starts it with good rules and these invalid arguments.
 fn refused(args: &[&str]) -> (i32, String) {
     let files = Files::new();
     let rules = files.write("rules.toml", OPEN);

@@ -1,4 +1,4 @@
-//! Bodies, which go through as they come.
+//! Bodies, which are streamed.
 
 use crate::gateway::{Gateway, OPEN};
 use crate::upstream::{HELLO, Upstream, answering};
@@ -6,7 +6,7 @@ use crate::wire::Wire;
 
 const MEGABYTE: usize = 1 << 20;
 
-/// A client that has sent this head, and the upstream that has it.
+/// A client that has sent this head, and the upstream that has received it.
 async fn begun(gateway: &Gateway, upstream: &Upstream, head: &str) -> (Wire, Wire) {
     let mut client = gateway.connect().await;
     client.send(format!("{head}\r\nhost: example.com\r\n\r\n")).await;
@@ -31,7 +31,7 @@ async fn a_request_goes_on_while_it_comes() {
     assert_eq!(client.answer().await.1, "hello\n");
 }
 
-/// It is rare, but some search engines are asked like this.
+/// It is rare, but some search engines are queried like this.
 #[tokio::test]
 async fn a_get_goes_on_with_its_body() {
     let upstream = Upstream::start().await;
@@ -125,7 +125,7 @@ async fn who_sends_waits_for_who_reads() {
     wire.send("HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n").await;
     assert_eq!(client.head().await.status(), 200);
     let before = gateway.memory();
-    // Until nothing goes any more: all there is between the two is full.
+    // Until nothing more can be sent: every buffer between the two is full.
     let piece = vec![b'x'; MEGABYTE];
     let mut sent = 0;
     while tokio::time::timeout(std::time::Duration::from_secs(1), wire.try_send(&piece)).await.is_ok() {
@@ -134,7 +134,7 @@ async fn who_sends_waits_for_who_reads() {
     }
     let grown = gateway.memory() - before;
     assert!(grown < 16 * MEGABYTE as u64, "{grown} bytes");
-    // And goes on when there is room.
+    // And continues when there is room.
     assert!(client.exactly(MEGABYTE).await.bytes().all(|byte| byte == b'x'));
 }
 

@@ -1,4 +1,4 @@
-//! How it ends.
+//! Shutdown.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::upgrades::{echo, say, socket};
 use crate::upstream::{HELLO, Upstream, answering};
 use crate::wire::{PATIENCE, soon};
 
-/// Waits until it lets nobody in.
+/// Waits until it accepts no connections.
 async fn closed(gateway: &Gateway) {
     let deadline = Instant::now() + PATIENCE;
     while TcpStream::connect(gateway.address).await.is_ok() {
@@ -38,7 +38,7 @@ async fn what_is_under_way_comes_to_its_end() {
         assert_eq!(idle.rest().await, "");
         assert_eq!(gateway.admin("/readyz").await, (503, "ending\n".to_owned()));
         assert_eq!(gateway.admin("/healthz").await.0, 200);
-        // Both directions still go.
+        // Both directions still work.
         client.send_chunk("up").await;
         assert_eq!(wire.chunk().await.as_deref(), Some("up"));
         wire.send_chunk("down").await;
@@ -46,7 +46,7 @@ async fn what_is_under_way_comes_to_its_end() {
         client.send("0\r\n\r\n").await;
         wire.send("0\r\n\r\n").await;
         assert_eq!(client.chunks().await.0, "");
-        // With it, all has come to its end.
+        // That was the last thing to wait for.
         assert_eq!(gateway.ended().await.code(), Some(0));
         assert_eq!(client.rest().await, "");
     }
@@ -98,7 +98,7 @@ async fn without_work_it_ends_at_once() {
 
 #[tokio::test]
 async fn who_is_held_back_is_answered() {
-    // One an hour: whoever is second waits for that long.
+    // One an hour: the second request waits for that long.
     let rules = "[[rules]]\nname = \"slow\"\nquota = \"1/hour leaky-bucket capacity 2\"\n";
     let mut gateway = Gateway::start(rules, answering(HELLO).await, &["--grace", "1h"]);
     assert_eq!(gateway.get("/").await.0.status(), 200);

@@ -19,7 +19,7 @@ fn is(answer: &(Head, String), status: u16, error: &str) {
     assert_eq!(head.field("cache-control"), Some("no-store"));
     let body: Value = serde_json::from_str(body).unwrap();
     assert_eq!(body["error"], error, "{body}");
-    // What the layer says of the budget stands here, too.
+    // The layer's budget fields are here, too.
     assert_eq!(head.field("x-ratelimit-limit"), Some("1000000"));
 }
 
@@ -54,14 +54,14 @@ async fn an_upstream_that_is_back_is_used_again() {
     assert_eq!(answer.1, "hello\n");
 }
 
-/// Somebody who lets nobody in: whoever connects waits for ever.
+/// A listener that accepts nobody: clients wait forever to connect.
 async fn closed_door() -> (Socket, SocketAddr, Vec<TcpStream>) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     socket.listen(0).unwrap();
     let address = socket.local_addr().unwrap().as_socket().unwrap();
     let mut waiting = Vec::new();
-    // Until the system has no more room for those who wait.
+    // Until the system's backlog is full.
     while let Ok(Ok(stream)) =
         tokio::time::timeout(Duration::from_millis(500), TcpStream::connect(address)).await
     {
@@ -85,7 +85,7 @@ async fn an_upstream_that_does_not_answer_is_not_waited_for() {
     let (answer, (mut wire, _)) = tokio::join!(gateway.get("/"), upstream.request());
     is(&answer, 504, "gateway_timeout");
     assert_eq!(failures(&gateway, "response_timeout").await, 1.0);
-    // And is told that nobody waits.
+    // And sees that nobody waits.
     assert_eq!(wire.some().await, 0);
 }
 
@@ -96,7 +96,7 @@ async fn all_of_a_request_has_its_time() {
     let (answer, _) = tokio::join!(gateway.get("/"), upstream.request());
     is(&answer, 504, "gateway_timeout");
 
-    // An answer that goes on and on.
+    // A response without end.
     let mut client = gateway.connect().await;
     client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     let (mut wire, _) = upstream.request().await;
@@ -134,7 +134,7 @@ async fn post(gateway: &Gateway) -> (Head, String) {
     client.answer().await
 }
 
-/// An upstream's connection that has been used and is open, as the gateway believes.
+/// A connection to the upstream that has been used and is open, as the gateway believes.
 async fn used(gateway: &Gateway, upstream: &Upstream) -> Wire {
     let serve = async {
         let (mut wire, _) = upstream.request().await;
@@ -152,7 +152,7 @@ async fn what_is_safe_is_asked_again_when_the_connection_was_closed() {
     let gateway = Gateway::start(OPEN, &upstream, &[]);
     let mut wire = used(&gateway, &upstream).await;
     let serve = async {
-        // At the moment at which it is used again.
+        // At the moment it is used again.
         wire.head().await;
         drop(wire);
         let (mut wire, _) = upstream.request().await;
@@ -188,7 +188,7 @@ async fn an_answer_that_breaks_off_breaks_off() {
         wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n").await;
         assert_eq!(client.head().await.status(), 200);
         assert_eq!(client.chunk().await.as_deref(), Some("abc"));
-        // Gone, or not: the client is not told that this was all.
+        // Gone or not, the client must not take this for the whole response.
         let _kept = stalls.then_some(wire);
         assert_eq!(client.rest().await, "");
     }

@@ -1,10 +1,10 @@
-//! What the upstream sees of a request, and the client of an answer.
+//! What the upstream sees of a request, and the client of a response.
 
 use crate::gateway::{Gateway, OPEN};
 use crate::upstream::{HELLO, Upstream};
 use crate::wire::Head;
 
-/// What the upstream sees of a request with these lines, and the client of this answer.
+/// What the upstream sees of a request with these lines, and the client of this response.
 async fn exchange(args: &[&str], lines: &str, answer: &str) -> (Head, Head) {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(OPEN, &upstream, args);
@@ -89,12 +89,12 @@ async fn the_client_is_told_of_the_tighter_limit() {
              x-ratelimit-reset: 1900000000\r\ncontent-length: 0\r\n\r\n"
         )
     };
-    // The upstream's own, of which less is left than of the gateway's.
+    // The upstream's own fields, which leave less than the gateway's.
     let (_, response) = exchange(&[], "", &answer(3)).await;
     assert_eq!(response.field("x-ratelimit-remaining"), Some("3"));
     assert_eq!(response.field("x-ratelimit-limit"), Some("50"));
     assert_eq!(response.field("x-ratelimit-reset"), Some("1900000000"));
-    // More is left, so the gateway's stand.
+    // More is left, so the gateway's are kept.
     let (_, response) = exchange(&[], "", &answer(4_000_000)).await;
     assert_eq!(response.field("x-ratelimit-remaining"), Some("999999"));
     assert_eq!(response.field("x-ratelimit-limit"), Some("1000000"));
@@ -103,7 +103,7 @@ async fn the_client_is_told_of_the_tighter_limit() {
 
 #[tokio::test]
 async fn an_old_answer_is_a_new_one() {
-    // Of HTTP/1.0, and as long as the connection is open.
+    // HTTP/1.0, with a body until the connection is closed.
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(OPEN, &upstream, &[]);
     let mut client = gateway.connect().await;

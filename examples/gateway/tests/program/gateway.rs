@@ -16,10 +16,10 @@ use crate::wire::{PATIENCE, Wire};
 
 pub(crate) const PATH: &str = env!("CARGO_BIN_EXE_gateway");
 
-/// Rules by which everything passes.
+/// Rules that admit everything.
 pub(crate) const OPEN: &str = "[[rules]]\nname = \"all\"\nquota = \"1000000/s\"\n";
 
-/// A gateway that runs, and ends when this is dropped.
+/// A running gateway, which is stopped when this is dropped.
 pub(crate) struct Gateway {
     process: Child,
     pub(crate) address: SocketAddr,
@@ -30,12 +30,12 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts one with these rules before this upstream.
+    /// Starts one with these rules in front of this upstream.
     pub(crate) fn start(rules: &str, upstream: impl Display, args: &[&str]) -> Self {
         Self::run(Command::new(PATH), rules, &upstream.to_string(), args)
     }
 
-    /// Starts one that may have no more than so many files open.
+    /// Starts one that may open no more than this many files.
     pub(crate) fn with_files(files: u32, rules: &str, upstream: impl Display, args: &[&str]) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {files}; exec \"$0\" \"$@\""), PATH]);
@@ -84,19 +84,19 @@ impl Gateway {
         Wire::connect(self.address).await
     }
 
-    /// Asks for a path on a connection of its own, and gives back what is answered.
+    /// Requests a path on a new connection, and returns the response.
     pub(crate) async fn get(&self, path: &str) -> (crate::wire::Head, String) {
         let mut client = self.connect().await;
         client.send(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\nconnection: close\r\n\r\n")).await;
         client.answer().await
     }
 
-    /// A connection to its other listener.
+    /// A connection to its second listener.
     pub(crate) async fn connect_admin(&self) -> Wire {
         Wire::connect(self.metrics).await
     }
 
-    /// Asks the other listener.
+    /// Sends a request to the second listener.
     pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
         let mut client = self.connect_admin().await;
         client.send(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")).await;
@@ -104,14 +104,14 @@ impl Gateway {
         (head.status(), body)
     }
 
-    /// What one line of the metrics says; 0 if there is none.
+    /// The value of one line of the metrics; 0 if there is none.
     pub(crate) async fn metric(&self, series: &str) -> f64 {
         let (_, text) = self.admin("/metrics").await;
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.map_or(0.0, |value| value.parse().unwrap())
     }
 
-    /// Waits until one line of the metrics says this.
+    /// Waits until one line of the metrics has this value.
     pub(crate) async fn metric_becomes(&self, series: &str, expected: f64) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -124,7 +124,7 @@ impl Gateway {
         }
     }
 
-    /// Writes a file beside the rules, or the rules.
+    /// Writes a file beside the rules, or the rules themselves.
     pub(crate) fn write(&self, name: &str, text: &str) {
         self.files.write(name, text);
     }
@@ -147,14 +147,14 @@ impl Gateway {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// The most memory that it has had, in bytes.
+    /// Its peak memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it says so");
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has exited.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -181,7 +181,7 @@ impl Drop for Gateway {
     }
 }
 
-/// A directory that is gone with this.
+/// A directory that is removed when this is dropped.
 pub(crate) struct Files(PathBuf);
 
 impl Files {
@@ -206,7 +206,7 @@ impl Drop for Files {
     }
 }
 
-/// Runs a gateway that does not start, and gives back with what it ends and what it says.
+/// Runs a gateway that does not start, and returns its exit code and output.
 pub(crate) fn fails(args: &[&str]) -> (i32, String) {
     let mut process =
         Command::new(PATH).args(args).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();

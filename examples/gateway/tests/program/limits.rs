@@ -1,4 +1,4 @@
-//! The rule files of the README, all of which are driven.
+//! The rule files of the README, each of them tested.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ async fn ask(gateway: &Gateway, line: &str, fields: &str) -> (Head, String) {
     client.answer().await
 }
 
-/// Asks until it is denied, and tells how often it was not and how long that took.
+/// Sends requests until one is denied, and returns how many were admitted and how long that took.
 async fn until_denied(gateway: &Gateway, line: &str, fields: &str, rule: &str) -> (u32, Duration) {
     let start = Instant::now();
     for admitted in 0..1_000 {
@@ -72,7 +72,7 @@ async fn a_token_bucket_forgives_a_burst() {
     let (admitted, elapsed) = until_denied(&gateway, "GET /api/a", "", "api").await;
     let back = elapsed.as_secs_f64() * 100.0 / 60.0;
     assert!(admitted >= 20 && f64::from(admitted) <= 20.0 + back, "{admitted} in {elapsed:?}");
-    // What no rule is about is not limited, and nothing is said of it.
+    // A request that no rule matches is not limited, and its response has no fields.
     let (head, _) = ask(&gateway, "GET /other", "").await;
     assert_eq!((head.status(), head.field("x-ratelimit-limit")), (200, None));
 }
@@ -92,7 +92,7 @@ async fn a_fixed_window_counts_by_the_clock() {
 async fn a_sliding_window_has_no_edge() {
     let gateway = start("sliding-window.toml", &[]).await;
     let (admitted, elapsed) = until_denied(&gateway, "GET /search?q=a", "", "search").await;
-    // What was used before the window's end still counts after it, and goes bit by bit.
+    // What was used before the window's end still counts after it, and fades bit by bit.
     assert!(admitted >= 30 && u64::from(admitted) <= 30 + elapsed.as_secs(), "{admitted} in {elapsed:?}");
 }
 
@@ -101,7 +101,7 @@ async fn a_sliding_log_counts_each_one_for_each_client_and_account() {
     let gateway = start("sliding-log.toml", &["--trust-proxy", "127.0.0.1"]).await;
     let client = |address: &str| format!("x-forwarded-for: {address}\r\ncontent-length: 0\r\n");
     let alice = "POST /accounts/alice/login";
-    // The proxy adds whom it was asked by, and what stands before that counts for nothing.
+    // The proxy adds its client, and what precedes that is ignored.
     let (mut admitted, start) = (0, Instant::now());
     for number in 0..10 {
         let (head, _) = ask(&gateway, alice, &client(&format!("198.51.100.{number}, 192.0.2.1"))).await;
@@ -123,13 +123,13 @@ async fn a_leaky_bucket_holds_back_and_refuses_whom_it_cannot() {
     let count = |status: u16| answers.iter().filter(|(head, _)| head.status() == status).count();
     let (admitted, denied) = (count(200), count(429));
     assert_eq!(admitted + denied, 40);
-    // While the last came, there may have been room again.
+    // By the time the last one arrived, there may have been room again.
     assert!(admitted >= 10, "{admitted}");
     let least = Duration::from_millis(200) * (u32::try_from(admitted).unwrap() - 1);
     assert!(elapsed >= least, "{admitted} in {elapsed:?}");
 }
 
-/// The upstream need not take it for one.
+/// The upstream need not treat it as one.
 #[tokio::test]
 async fn a_preflight_is_counted_unless_the_file_says_otherwise() {
     let rules = "[[rules]]\nname = \"one\"\nquota = \"1/day\"\n";
@@ -141,7 +141,7 @@ async fn a_preflight_is_counted_unless_the_file_says_otherwise() {
     }
 }
 
-/// To some upstreams both names are one.
+/// To some upstreams both names are the same.
 #[tokio::test]
 async fn a_key_by_another_name_is_neither_counted_nor_passed_on() {
     let upstream = Upstream::start().await;
@@ -153,7 +153,8 @@ async fn a_key_by_another_name_is_neither_counted_nor_passed_on() {
     assert_eq!(request.field("x-http-method-override"), Some("PUT"));
 }
 
-/// Patient with Redis, since the machine may be busy. One that has gone refuses connections, which is noticed at once.
+/// Patient with Redis, since the machine may be busy. A Redis that has gone refuses connections, which is
+/// noticed immediately.
 fn with(redis: &RedisServer) -> [String; 4] {
     ["--redis", &redis.url(), "--redis-timeout", "2s"].map(str::to_owned)
 }
@@ -163,7 +164,7 @@ async fn start_with(redis: &RedisServer, name: &str) -> Gateway {
     start(name, &args.each_ref().map(String::as_str)).await
 }
 
-/// Asks until the answer is as it should be.
+/// Sends requests until the response is as expected.
 async fn becomes(
     gateway: &Gateway,
     line: &str,
@@ -194,7 +195,7 @@ async fn two_gateways_have_one_budget_in_redis() {
     }
     let (admitted, _) = until_denied(&gateways[0], "GET /", key, "hourly").await;
     assert!((10..=60).contains(&admitted), "{admitted}");
-    // The other knows it as well.
+    // The other gateway knows it as well.
     let (rest, _) = until_denied(&gateways[1], "GET /", key, "hourly").await;
     assert!(rest == 0 || admitted > 10, "{rest}");
 }
@@ -227,7 +228,7 @@ async fn without_redis_deny_says_503() {
     let (head, body) = becomes(&gateway, line, fields, |head| head.status() == 503).await;
     assert!(head.field("retry-after").is_some(), "{head:?}");
     assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["error"], "unavailable");
-    // What the rule is not about goes on.
+    // A request that the rule does not match is forwarded.
     assert_eq!(ask(&gateway, "GET /payments", "").await.0.status(), 200);
     redis.restart().unwrap();
     becomes(&gateway, line, fields, |head| head.status() == 200).await;

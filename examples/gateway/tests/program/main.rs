@@ -1,4 +1,4 @@
-//! The program, between real sockets: a client that says each byte itself, and an upstream that does.
+//! The program, between real sockets: the tests write each byte of the client and of the upstream themselves.
 
 mod arguments;
 mod bodies;

@@ -21,13 +21,13 @@ async fn what_was_done_is_counted() {
         "# TYPE gateway_requests_total counter",
         r#"gateway_requests_total{class="2xx"} 2"#,
         r#"gateway_requests_total{class="4xx"} 1"#,
-        // Who was denied has not got so far.
+        // Denied requests do not get that far.
         r#"gateway_upstream_responses_total{class="2xx"} 2"#,
         "# TYPE gateway_upstream_response_seconds histogram",
         r#"gateway_upstream_response_seconds_bucket{le="60"} 2"#,
         "gateway_upstream_response_seconds_count 2",
         "# TYPE gateway_connections_open gauge",
-        // What the limiter counts.
+        // The limiter's metrics.
         r#"tollgate_decisions_total{rule="two",mode="enforce",outcome="admitted"} 2"#,
         r#"tollgate_decisions_total{rule="two",mode="enforce",outcome="denied"} 1"#,
         "tollgate_rules 1",
@@ -45,7 +45,7 @@ async fn the_readme_has_every_metric() {
     let names: Vec<_> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     assert!(names.len() >= 8, "{text}");
-    // What the limiter counts has a page of its own.
+    // The limiter's metrics have their own page.
     for name in names.into_iter().filter(|name| name.starts_with("gateway_")) {
         assert!(readme.contains(&format!("| `{name}`")), "{name}");
     }

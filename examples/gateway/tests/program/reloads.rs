@@ -10,12 +10,12 @@ use crate::gateway::Gateway;
 use crate::upstream::{HELLO, Upstream, answering};
 use crate::wire::PATIENCE;
 
-/// So many in a day, of which next to nothing comes back while this is tested.
+/// This many in a day, of which next to nothing is refilled during the test.
 fn rules(limit: u32) -> String {
     format!("[[rules]]\nname = \"daily\"\nquota = \"{limit}/day\"\n")
 }
 
-/// What the gateway says of its rules, once that is as it should be.
+/// The gateway's report on its rules, once it is as expected.
 async fn told(gateway: &Gateway, good: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -28,7 +28,7 @@ async fn told(gateway: &Gateway, good: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
-/// The limit and what remains, as a client is told.
+/// The limit and what remains, as reported to a client.
 async fn budget(gateway: &Gateway) -> (u32, u32) {
     let (head, _) = gateway.get("/").await;
     assert_eq!(head.status(), 200);
@@ -96,7 +96,7 @@ async fn a_request_under_way_is_not_touched() {
     gateway.write("rules.toml", &rules(1));
     told(&gateway, |status| status["version"] != before["version"]).await;
     wire.send(HELLO).await;
-    // By the rules under which it came.
+    // By the rules under which it arrived.
     assert_eq!(client.answer().await.0.field("x-ratelimit-limit"), Some("5"));
     assert_eq!(gateway.get("/").await.0.status(), 429);
 }

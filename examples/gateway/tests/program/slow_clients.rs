@@ -1,4 +1,4 @@
-//! Clients that take their time, or more.
+//! Clients that are slow, or too slow.
 
 use bytes::Bytes;
 use http::Request;
@@ -14,7 +14,7 @@ use crate::wire::soon;
 #[tokio::test]
 async fn a_head_that_does_not_come_is_not_waited_for() {
     let gateway = Gateway::start(OPEN, answering(HELLO).await, &["--header-timeout", "300ms"]);
-    // Nothing; what may become HTTP/2; what may be either; a part of a head; HTTP/2, and then nothing.
+    // Nothing; the possible start of HTTP/2; what may be either; part of a head; HTTP/2, and then nothing.
     for begun in [
         "",
         "PRI * HT",
@@ -47,7 +47,7 @@ async fn a_long_request_is_no_idle_connection() {
     let mut client = gateway.connect().await;
     client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     let (mut wire, _) = upstream.request().await;
-    // Long enough for an idle connection to be closed, which is seen on one that is.
+    // Long enough for an idle connection to be closed, as this one shows.
     let mut idle = gateway.connect().await;
     assert_eq!(idle.rest().await, "");
     let mut idle = gateway.connect().await;
@@ -80,7 +80,7 @@ async fn a_request_that_does_not_go_on_is_not_waited_for() {
     let (head, body) = client.answer().await;
     assert_eq!(head.status(), 408);
     assert!(body.contains(r#""error":"request_timeout""#), "{body}");
-    // The upstream is not told that this was all.
+    // The upstream must not take this for the whole body.
     assert_eq!(wire.some().await, 0);
 }
 
@@ -111,7 +111,7 @@ async fn a_client_that_does_not_read_is_not_waited_for() {
     client.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     let (mut wire, _) = upstream.request().await;
     wire.send("HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n").await;
-    // Until the gateway has had enough of it.
+    // Until the gateway gives up on it.
     let piece = vec![b'x'; 1 << 20];
     while wire.try_send(&piece).await.is_ok() {}
     gateway.metric_becomes("gateway_connections_open", 0.0).await;
@@ -137,7 +137,7 @@ async fn nor_is_one_that_takes_nothing_of_it_by_http_2() {
             (wire, head)
         }
     );
-    // The connection is alive and answers pings, but of this nothing is read.
+    // The connection is alive and answers pings, but reads nothing of this.
     let piece = vec![b'x'; 1 << 20];
     while wire.try_send(&piece).await.is_ok() {}
     gateway.metric_becomes("gateway_connections_open", 0.0).await;

@@ -1,4 +1,4 @@
-//! What is asked for, and what is not asked at all.
+//! The targets of requests, and which are refused.
 
 use bytes::Bytes;
 use http::Request;
@@ -36,7 +36,7 @@ async fn a_path_is_passed_on_byte_for_byte() {
                 wire = Some(accepted);
                 head
             }
-            // The same connection is used again.
+            // The same connection is reused.
             Some(wire) => wire.head().await,
         };
         assert_eq!(head.line(), format!("{method} {seen} HTTP/1.1"));
@@ -121,7 +121,7 @@ async fn paths_that_lead_past_a_rule_are_refused_if_that_is_wanted() {
     let gateway = Gateway::start(rules, answering(HELLO).await, &["--plain-paths"]);
     assert_eq!(gateway.get("/login?a=//b").await.0.status(), 200);
     assert_eq!(gateway.get("/login").await.0.status(), 429);
-    // The layer knows this one.
+    // The layer decodes this one.
     assert_eq!(gateway.get("/%6Cogin").await.0.status(), 429);
     for path in ["//login", "/./login", "/a/../login", "/login;a=b", "/a%2F..%2Flogin", "/%6Fther"] {
         let (head, body) = gateway.get(path).await;
@@ -136,7 +136,7 @@ async fn no_request_hides_in_another() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(OPEN, &upstream, &[]);
     let mut client = gateway.connect().await;
-    // By its length, the second request would be a part of the first.
+    // By its length, the second request would be part of the first.
     let hidden = "0\r\n\r\nGET /hidden HTTP/1.1\r\nhost: a\r\n\r\n";
     let length = hidden.len();
     let head = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n";
@@ -146,6 +146,6 @@ async fn no_request_hides_in_another() {
     assert_eq!(wire.chunks().await.0, "");
     wire.send(HELLO).await;
     assert_eq!(client.answer().await.1, "hello\n");
-    // What there is behind it was not asked for on a connection that is to be believed.
+    // What follows it is not read as a request, since the connection cannot be trusted.
     assert_eq!(client.rest().await, "");
 }

@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{ServerConfig, crypto};
 use crate::gateway::{Files, Gateway, OPEN};
 use crate::upstream::HELLO;
 
-/// An https server on this machine, and the certificate of who vouches for it.
+/// An https server on this machine, and the certificate of its issuer.
 async fn start() -> (String, String) {
     let mut authority = CertificateParams::new([]).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -37,7 +37,7 @@ async fn start() -> (String, String) {
             let (stream, _) = listener.accept().await.unwrap();
             let acceptor = acceptor.clone();
             tokio::spawn(async move {
-                // Whoever does not believe the certificate goes away.
+                // A client that does not trust the certificate disconnects.
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
                 let mut head = [0; 4096];
                 while stream.read(&mut head).await.is_ok_and(|read| read > 0) {

@@ -1,4 +1,4 @@
-//! Connections that go over to another protocol.
+//! Connections that switch to another protocol.
 
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
@@ -9,7 +9,7 @@ use crate::gateway::{Gateway, OPEN};
 use crate::upstream::{HELLO, Upstream, answering};
 use crate::wire::soon;
 
-/// A WebSocket through the gateway to an upstream that says again what it hears.
+/// A WebSocket through the gateway to an upstream that echoes.
 pub(crate) async fn socket(gateway: &Gateway) -> Result<WebSocketStream<TcpStream>, u16> {
     let stream = TcpStream::connect(gateway.address).await.unwrap();
     match soon(client_async(format!("ws://{}/chat", gateway.address), stream)).await {
@@ -22,14 +22,14 @@ pub(crate) async fn socket(gateway: &Gateway) -> Result<WebSocketStream<TcpStrea
     }
 }
 
-/// Says something, and hears it.
+/// Sends a text, and receives it back.
 pub(crate) async fn say(socket: &mut WebSocketStream<TcpStream>, text: &str) {
     soon(socket.send(Message::text(text))).await.unwrap();
     let heard = soon(socket.next()).await.expect("the connection is open").unwrap();
     assert_eq!(heard.into_text().unwrap(), text);
 }
 
-/// An upstream that says again what it hears on WebSockets.
+/// An upstream that echoes on WebSockets.
 pub(crate) async fn echo() -> String {
     let upstream = Upstream::start().await;
     let url = upstream.to_string();
@@ -100,7 +100,7 @@ async fn any_protocol_will_do_and_each_end_may_go_first() {
         client.send("GET / HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: echo/2\r\n\r\n").await;
         let (mut wire, head) = upstream.request().await;
         assert_eq!((head.field("connection"), head.field("upgrade")), (Some("upgrade"), Some("echo/2")));
-        // The first words come with the head.
+        // The first bytes arrive with the head.
         wire.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo/2\r\n\r\nhi")
             .await;
         let head = client.head().await;
@@ -129,7 +129,7 @@ async fn an_end_that_has_gone_is_not_waited_for_by_the_other() {
     assert_eq!(client.head().await.status(), 101);
     drop(wire);
     assert_eq!(client.rest().await, "");
-    // The client stays, and says nothing.
+    // The client stays, and sends nothing.
     gateway.metric_becomes("gateway_upgrades_open", 0.0).await;
     drop(client);
 }
@@ -155,7 +155,7 @@ async fn another_http_is_not_offered_as_nobody_would_count_its_requests() {
         .await;
     let (mut wire, head) = upstream.request().await;
     assert_eq!((head.field("upgrade"), head.field("connection")), (None, None));
-    // Not even if the upstream would have it.
+    // Not even if the upstream accepts it.
     wire.send("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n").await;
     assert_eq!(client.head().await.status(), 502);
 }

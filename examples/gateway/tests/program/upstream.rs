@@ -1,4 +1,4 @@
-//! Upstreams: one that the test speaks for, and one that always answers.
+//! Upstreams: one that the test scripts, and one that always answers.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::wire::{Head, Wire, soon};
 /// What [`answering`] answers.
 pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello\n";
 
-/// A server for which the test speaks.
+/// A server that the test scripts.
 pub(crate) struct Upstream {
     listener: TcpListener,
     address: SocketAddr,
@@ -31,7 +31,7 @@ impl Upstream {
         self.address
     }
 
-    /// The next connection, whenever it comes.
+    /// The next connection, whenever it arrives.
     pub(crate) async fn accept(&self) -> Wire {
         Wire::new(self.listener.accept().await.unwrap().0)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// A server that answers every request in the same way, and what it is called.
+/// A server that answers every request in the same way, and its address.
 pub(crate) async fn answering(answer: &'static str) -> String {
     let upstream = Upstream::start().await;
     let url = upstream.to_string();

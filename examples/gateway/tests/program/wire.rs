@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 /// How long anything may take. Far more than it needs, since the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits, but not for ever.
+/// Waits, but not forever.
 pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.expect("this should not take so long")
 }
@@ -28,7 +28,7 @@ impl Wire {
         Self::new(soon(TcpStream::connect(address)).await.unwrap())
     }
 
-    /// The stream, of which nothing has been read ahead.
+    /// The stream, without having read ahead.
     pub(crate) fn into_inner(self) -> TcpStream {
         assert_eq!(self.0.buffer(), b"");
         self.0.into_inner()
@@ -38,7 +38,7 @@ impl Wire {
         soon(self.0.get_mut().write_all(bytes.as_ref())).await.unwrap();
     }
 
-    /// Sends, also to somebody who has gone.
+    /// Sends, even to a peer that has gone.
     pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         soon(self.0.get_mut().write_all(bytes)).await
     }
@@ -66,14 +66,14 @@ impl Wire {
         Some(Head(text))
     }
 
-    /// Reads so many bytes.
+    /// Reads this many bytes.
     pub(crate) async fn exactly(&mut self, length: usize) -> String {
         let mut bytes = vec![0; length];
         soon(self.0.read_exact(&mut bytes)).await.unwrap();
         String::from_utf8(bytes).unwrap()
     }
 
-    /// Reads a chunk; `None` if it is the last. What follows that are trailers.
+    /// Reads a chunk; `None` if it is the last, which trailers follow.
     pub(crate) async fn chunk(&mut self) -> Option<String> {
         let mut line = String::new();
         soon(self.0.read_line(&mut line)).await.unwrap();
@@ -116,21 +116,21 @@ impl Wire {
         }
     }
 
-    /// Reads an answer.
+    /// Reads a response.
     pub(crate) async fn answer(&mut self) -> (Head, String) {
         let head = self.head().await;
         let body = self.body(&head).await;
         (head, body)
     }
 
-    /// Reads something that is there, and tells how much; 0 if there will be no more.
+    /// Reads some of what is there, and returns how much; 0 at the end.
     pub(crate) async fn some(&mut self) -> usize {
         let read = soon(self.0.fill_buf()).await.map_or(0, <[u8]>::len);
         self.0.consume(read);
         read
     }
 
-    /// Reads to the end. That the connection breaks off is one.
+    /// Reads to the end, which may be that the connection breaks off.
     pub(crate) async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         let _ = soon(self.0.read_to_end(&mut bytes)).await;

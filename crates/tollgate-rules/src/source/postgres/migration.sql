@@ -1,26 +1,26 @@
--- The tables of Tollgate's rules. Can be run again at any time, and by several at once.
+-- The tables of Tollgate's rules. Can be run again at any time, and by several sessions at once.
 --
 --   psql --single-transaction --file migration.sql
 --
--- A row of tollgate_rules is a rule:
+-- Each row of tollgate_rules is a rule:
 --
 --   INSERT INTO tollgate_rules (name, definition)
 --   VALUES ('login', '{"match": "POST /login", "quota": "5/minute sliding-log"}');
 --
--- Those who change rules need, besides their rights on tollgate_rules, UPDATE on tollgate_rule_set.
--- Those who read them need SELECT on both.
+-- Changing rules needs, besides rights on tollgate_rules, UPDATE on tollgate_rule_set. Reading them needs
+-- SELECT on both.
 
--- Of those who run this at the same time, one after the other.
+-- Concurrent runs wait for each other.
 SELECT pg_advisory_xact_lock(8317992);
 
 CREATE TABLE IF NOT EXISTS tollgate_rules (
     name text PRIMARY KEY CHECK (name <> ''),
-    -- All that a rule says in a file but its name.
+    -- Everything in a rule of a file except its name.
     definition jsonb NOT NULL
         CHECK (jsonb_typeof(definition) = 'object' AND NOT jsonb_exists(definition, 'name')),
-    -- Rules are in this order, and those of one position in that of their names.
+    -- Rules are in this order; those with the same position are ordered by name.
     position integer NOT NULL DEFAULT 0,
-    -- A rule that is not enabled is as if it were not there.
+    -- A rule that is not enabled is ignored.
     enabled boolean NOT NULL DEFAULT true,
     updated_at timestamptz NOT NULL DEFAULT now()
 );
@@ -28,10 +28,10 @@ CREATE TABLE IF NOT EXISTS tollgate_rules (
 -- One row about all rules together.
 CREATE TABLE IF NOT EXISTS tollgate_rule_set (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
-    -- Counted up by each change. Who changes rules holds this row until it is done, so that the numbers are in the order
-    -- in which changes are seen.
+    -- Incremented by each change. A transaction that changes rules locks this row until it is done, so that
+    -- the numbers are in the order in which changes become visible.
     version bigint NOT NULL DEFAULT 0 CHECK (version >= 0),
-    -- What a file says beside its rules: trusted-proxies, layer and limiter.
+    -- What a file contains besides its rules: trusted-proxies, layer and limiter.
     settings jsonb NOT NULL DEFAULT '{}'
         CHECK (jsonb_typeof(settings) = 'object' AND NOT jsonb_exists(settings, 'rules')),
     updated_at timestamptz NOT NULL DEFAULT now()
@@ -46,7 +46,7 @@ BEGIN
 END
 $$;
 
--- By its schema, as whoever changes a rule may look for tables elsewhere.
+-- Qualified by its schema, as the session that changes a rule may have another search_path.
 CREATE OR REPLACE FUNCTION tollgate_rules_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('UPDATE %I.tollgate_rule_set SET version = version + 1', TG_TABLE_SCHEMA);
@@ -64,7 +64,7 @@ BEGIN
 END
 $$;
 
--- Is told when the change is committed, and not at all if it is not.
+-- Sent when the change is committed, and not at all if it is rolled back.
 CREATE OR REPLACE FUNCTION tollgate_rule_set_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('tollgate_rules', NEW.version::text);
