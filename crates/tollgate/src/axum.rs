@@ -1,4 +1,4 @@
-//! What axum knows about a request, and what its handlers can know about the limits.
+//! What axum knows about a request, and what its handlers can learn about the limits.
 
 mod route;
 
@@ -14,7 +14,7 @@ use http::{Extensions, StatusCode, request};
 use crate::RequestHead;
 use crate::settle::Limits;
 
-/// The peer's address, as a server started with connect info has it.
+/// The peer's address, as provided by a server started with connect info.
 #[inline]
 pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     if let Some(ConnectInfo(address)) = extensions.get::<ConnectInfo<SocketAddr>>() {
@@ -33,7 +33,7 @@ pub(crate) fn route(extensions: &Extensions) -> Option<&str> {
     extensions.get::<MatchedPath>().map(MatchedPath::as_str)
 }
 
-/// The path before nested routers took their part of it.
+/// The path before nested routers stripped their part of it.
 pub(crate) fn original_path(extensions: &Extensions) -> Option<&str> {
     extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri.path())
 }
@@ -43,11 +43,12 @@ pub(crate) fn route_param<'a>(head: &RequestHead<'a>, name: &str) -> Option<Cow<
     route::param(route(head.extensions())?, head.path(), name)
 }
 
-/// There are no [`Limits`] to extract: there is no [layer](crate::RateLimitLayer) around the handler that would tell.
+/// There are no [`Limits`] to extract, because no [layer](crate::RateLimitLayer) around the handler provides
+/// them.
 ///
-/// That is so where there is no layer, or where it has no rule that is settled and
-/// [does not expose](crate::RateLimitLayer::expose_decision) what it decides; but never because of what a client sends, nor
-/// because the store fails. A handler that is in such places as well takes an `Option<Limits>`.
+/// Either there is no layer, or it has no rule that is settled and [does not
+/// expose](crate::RateLimitLayer::expose_decision) its decisions. It never depends on what a client sends,
+/// nor on whether the store fails. A handler that is also used in such places takes an `Option<Limits>`.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MissingLimits;

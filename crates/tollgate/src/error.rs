@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, and with a question.
+//! Errors in a configuration, and errors of calls to a limiter.
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +18,7 @@ pub enum ConfigError {
     },
     /// There are no rules, so nothing would be limited.
     NoRules,
-    /// A quota makes no sense.
+    /// A quota is invalid.
     Quota {
         /// The rule.
         rule: String,
@@ -34,7 +34,8 @@ pub enum ConfigError {
         /// The tier.
         tier: String,
     },
-    /// A rule has a [candidate](crate::Rule::candidate_of_tier) for a tier that it has not got, or that has no limit.
+    /// A rule has a [candidate](crate::Rule::candidate_of_tier) for a tier that it does not have, or that has
+    /// no limit.
     CandidateOfNoTier {
         /// The rule.
         rule: String,
@@ -52,7 +53,9 @@ pub enum ConfigError {
         /// The most that the quota can hold.
         max: u32,
     },
-    /// A rule's cost is above what the share of its quota can ever hold that is decided locally when the store fails
+    /// A rule's cost is above what the local share of its quota can ever hold.
+    ///
+    /// The share is what the rule decides by when the store fails
     /// ([`FailurePolicy::Local`](crate::FailurePolicy::Local)).
     CostAboveShare {
         /// The rule.
@@ -89,11 +92,12 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
-    /// A rule is [charged by hand](crate::Rule::by_hand), so it would never match the requests that it says it does.
+    /// A rule is [charged by hand](crate::Rule::by_hand), but also says which requests it matches. It would
+    /// never match them.
     ByHand {
         /// The rule.
         rule: String,
-        /// What it says in vain, such as "the path `/messages`"; the first, if there is more.
+        /// What has no effect, such as "the path `/messages`". The first, if there are several.
         in_vain: String,
     },
     /// A network of trusted proxies cannot be used.
@@ -167,7 +171,7 @@ impl From<RuleNameError> for ConfigError {
     }
 }
 
-/// A question to a limiter that has no answer.
+/// A call to a limiter that could not be answered.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LimiterError {
@@ -180,13 +184,13 @@ pub enum LimiterError {
         /// The tier.
         tier: String,
     },
-    /// No rule of the limiter is settled, so what was charged for a request is not known any more.
+    /// No rule of the limiter is settled, so what was charged for the request is no longer known.
     NotSettled {
         /// The rule that was asked for.
         rule: String,
     },
-    /// It would have to be waited, and nobody can: too many [wait already](crate::LimiterBuilder::max_waiting), or the
-    /// limiter [is closed](crate::Limiter::close).
+    /// The charge would have to wait, but there is no room: too many [wait
+    /// already](crate::LimiterBuilder::max_waiting), or the limiter [is closed](crate::Limiter::close).
     NoRoom,
     /// The store could not decide.
     Store(StoreError),

@@ -1,4 +1,4 @@
-//! Pages for whoever runs it.
+//! Pages for operators.
 
 #[doc = include_str!("../docs/hints.md")]
 pub mod hints {}

@@ -11,7 +11,7 @@ use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, req
 
 use crate::rule::{Match, of_authority};
 
-/// What no browser sends with a preflight: it has neither credentials nor content.
+/// Fields that no browser sends with a preflight, which has neither credentials nor content.
 const NEVER_IN_PREFLIGHTS: [HeaderName; 4] = [AUTHORIZATION, COOKIE, CONTENT_TYPE, TRANSFER_ENCODING];
 
 /// A request's head: all of it but the body.
@@ -24,7 +24,7 @@ pub struct RequestHead<'a> {
     version: Version,
     headers: &'a HeaderMap,
     extensions: &'a Extensions,
-    /// Of the rule that looks at it, where one does: the patterns by which it matches.
+    /// The patterns by which the rule that looks at the head matches, if a rule does.
     matched: &'a [Match<'a>],
 }
 
@@ -61,10 +61,11 @@ impl<'a> RequestHead<'a> {
 
     /// The path that the client asked for, without the query.
     ///
-    /// Within a nested axum router, whose own part of the path is taken off the URI, this is still the whole
-    /// path (with the `axum` feature). It is what the client sent also where a layer between two routers has rewritten the
-    /// path, such as one that takes off a slash at the end: rules then match what was sent, and not what is served. A layer that
-    /// rewrites paths belongs outside all routers. What the URI says now is in [`uri`](Self::uri).
+    /// Within a nested axum router, which strips its own part of the path from the URI, this is still the
+    /// full path (with the `axum` feature). It is also what the client sent if a layer between two routers
+    /// has rewritten the path, for example to remove a trailing slash. Rules then match what was sent, not
+    /// what is served, so put a layer that rewrites paths outside all routers. The current URI is in
+    /// [`uri`](Self::uri).
     #[must_use]
     pub fn path(&self) -> &'a str {
         #[cfg(feature = "axum")]
@@ -74,11 +75,14 @@ impl<'a> RequestHead<'a> {
         self.uri.path()
     }
 
-    /// The host that the request is for, as the client wrote it, without port and without the dot at its end: from the URI if
-    /// that has one, as in HTTP/2 and to a proxy, else from the `Host` field. An IPv6 address stands in brackets.
+    /// The host that the request is for, as the client wrote it, without port and trailing dot.
     ///
-    /// Nothing here says that there is such a host: a client can write what it likes. It can also write one host into the URI
-    /// and another into the `Host` field, and an application that reads the field alone then sees another than this.
+    /// It is taken from the URI if that has one, as in HTTP/2 and in requests to a proxy, otherwise from the
+    /// `Host` field. An IPv6 address is in brackets.
+    ///
+    /// Nothing guarantees that such a host exists: a client can write what it likes. It can also write one
+    /// host into the URI and another into the `Host` field. An application that reads only the field then
+    /// sees a different host.
     ///
     /// ```
     /// use http::Request;
@@ -102,8 +106,10 @@ impl<'a> RequestHead<'a> {
         self.extensions.get()
     }
 
-    /// What a path parameter stands for, percent-decoded: one of the pattern by which the rule matched, or of any of them if
-    /// it did by several, else (with the `axum` feature) one of the matched route.
+    /// The value of a path parameter, percent-decoded.
+    ///
+    /// The parameter is one of the pattern by which the rule matched, or of any of them if it matched by
+    /// several. Otherwise it is one of the matched route (with the `axum` feature).
     #[must_use]
     pub fn path_param(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         let mut patterns = self.matched.iter().filter_map(|(_, pattern)| *pattern);
@@ -120,7 +126,7 @@ impl<'a> RequestHead<'a> {
         None
     }
 
-    /// The same, for a rule that matches by these.
+    /// The same head, for a rule that matches by these patterns.
     #[inline]
     pub(crate) fn with_matched<'b>(self, matched: &'b [Match<'b>]) -> RequestHead<'b>
     where
@@ -129,12 +135,14 @@ impl<'a> RequestHead<'a> {
         RequestHead { matched, ..self }
     }
 
-    /// Whether this can be a CORS preflight, by which a browser asks whether it may send a request. The layer does not limit
-    /// them [unless it is said](crate::RateLimitLayer::charge_preflights).
+    /// Whether this can be a CORS preflight, by which a browser asks whether it may send a request.
     ///
-    /// It is an `OPTIONS` request with `Origin` and with a method in `Access-Control-Request-Method`. Browsers send no
-    /// credentials and no content with it, so one with `Authorization`, `Cookie`, `Content-Type`, `Transfer-Encoding` or a
-    /// `Content-Length` other than 0 is none. Nothing here says that it was sent by a browser.
+    /// The layer does not limit preflights [by default](crate::RateLimitLayer::charge_preflights).
+    ///
+    /// A preflight is an `OPTIONS` request with `Origin` and with a method in
+    /// `Access-Control-Request-Method`. Browsers send it without credentials and content, so a request with
+    /// `Authorization`, `Cookie`, `Content-Type`, `Transfer-Encoding` or a `Content-Length` other than 0 is
+    /// not a preflight. Nothing guarantees that a browser sent it.
     #[must_use]
     pub fn is_preflight(&self) -> bool {
         let asked_for = || self.headers.get(ACCESS_CONTROL_REQUEST_METHOD);

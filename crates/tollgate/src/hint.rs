@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A sign that a limiter does not do what was meant. See [`guide::hints`](crate::guide::hints) for all there are, and what to do.
+/// A sign that a limiter does not do what was intended.
+///
+/// See [`guide::hints`](crate::guide::hints) for all hints and how to fix their causes.
 ///
 /// ```
 /// use tollgate::{Limiter, Quota, Rule};
@@ -23,19 +25,19 @@ pub struct Hint {
     message: String,
 }
 
-/// Which [`Hint`] it is.
+/// The kind of a [`Hint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HintCode {
     /// `TG001`: requests come with forwarding fields, but no proxy is trusted.
     NoTrustedProxy,
-    /// `TG002`: a request is counted twice, by a layer within another one of the same limiter.
+    /// `TG002`: a request is counted twice, by two nested layers of the same limiter.
     CountedTwice,
     /// `TG003`: a rule has matched nothing for an hour.
     NeverMatched,
     /// `TG004`: a rule counts by the address of the peer, which is not known.
     NoPeer,
-    /// `TG005`: two limiters share a store, and have rules of one name with different quotas.
+    /// `TG005`: two limiters share a store, and have rules with the same name but different quotas.
     SharedStore,
 }
 
@@ -55,7 +57,7 @@ impl HintCode {
         }
     }
 
-    /// The page that says what it means, and how to mend it.
+    /// The page that explains the hint and how to fix its cause.
     #[must_use]
     pub const fn page(self) -> &'static str {
         match self {
@@ -69,13 +71,13 @@ impl HintCode {
 }
 
 impl Hint {
-    /// Which it is.
+    /// The kind of hint.
     #[must_use]
     pub const fn code(&self) -> HintCode {
         self.code
     }
 
-    /// What was seen.
+    /// What was observed.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -88,7 +90,7 @@ impl fmt::Display for Hint {
     }
 }
 
-/// What has been said of a limiter, each once.
+/// The hints that a limiter has given, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     is_said: [AtomicBool; HintCode::ALL.len()],
@@ -100,7 +102,7 @@ impl Hints {
         self.is_said[code as usize].load(Ordering::Relaxed)
     }
 
-    /// Says it, unless it has been said.
+    /// Gives a hint, unless it was given before.
     #[cold]
     pub(crate) fn say(&self, code: HintCode, message: String) {
         if self.is_said[code as usize].swap(true, Ordering::Relaxed) {

@@ -9,10 +9,10 @@ use crate::limiter::Limiter;
 use crate::response::{JsonRejection, ProblemRejection};
 use crate::service::RateLimit;
 
-/// Limits the requests of a service.
+/// Limits the requests to a service.
 ///
-/// Made from a [`Quota`](crate::Quota), which is then for each peer address, or from a [`Limiter`].
-/// See the [crate's documentation](crate) for what it does.
+/// A layer is made from a [`Quota`](crate::Quota), which then applies to each peer address, or from a
+/// [`Limiter`]. See the [crate's documentation](crate) for what it does.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -29,11 +29,11 @@ pub struct RateLimitLayer<S = MemoryStore, R = JsonRejection> {
 }
 
 impl<S> RateLimitLayer<S> {
-    /// A layer over a limiter, or over a quota for each peer address.
+    /// Creates a layer from a limiter, or from a quota for each peer address.
     ///
     /// # Panics
     ///
-    /// When it is made from a quota that makes no sense (see [`Quota::check`](crate::Quota::check)).
+    /// If it is made from an invalid quota (see [`Quota::check`](crate::Quota::check)).
     pub fn new(limiter: impl Into<Limiter<S>>) -> Self {
         let gate = Gate {
             limiter: limiter.into(),
@@ -49,30 +49,31 @@ impl<S> RateLimitLayer<S> {
 }
 
 impl<S, R> RateLimitLayer<S, R> {
-    /// Whether `X-RateLimit-Limit`, `-Remaining` and `-Reset` are written, for the tightest rule; they are
-    /// unless it is said.
+    /// Whether to write `X-RateLimit-Limit`, `-Remaining` and `-Reset` for the tightest rule. On by default.
     ///
-    /// Of layers within each other the tightest rule of all is told. Where an inner one has denied, the response tells what
-    /// that one tells, and nothing of rules that have admitted the request; so none of the three, if the inner layer does not
-    /// write them. A 429 of the handler's own that has `X-RateLimit-Remaining` is left as it is, too.
+    /// With nested layers, the fields report the tightest rule of all. If an inner layer has denied, the
+    /// response reports what that layer reports, and nothing of rules that have admitted the request. So none
+    /// of the three fields is written if the inner layer does not write them. A 429 from the handler itself
+    /// that has `X-RateLimit-Remaining` is left unchanged, too.
     pub fn x_ratelimit_headers(mut self, on: bool) -> Self {
         self.gate.options.fields.legacy = on;
         self
     }
 
-    /// Writes `RateLimit` and `RateLimit-Policy`, for all rules, as in this revision of the IETF's draft.
+    /// Writes `RateLimit` and `RateLimit-Policy`, for all rules, as in this revision of the IETF draft.
     pub fn ietf_headers(mut self, draft: IetfDraft) -> Self {
         self.gate.options.fields.ietf = Some(draft);
         self
     }
 
-    /// Whether CORS preflights are limited; they are not unless it is said. A browser takes a preflight that
-    /// is answered with 429 for a network error.
+    /// Whether CORS preflights are limited. Off by default, because a browser takes a preflight that is
+    /// answered with 429 for a network error.
     ///
-    /// Anybody can send a request that [looks like a preflight](crate::RequestHead::is_preflight), as often as they like. That is
-    /// harmless where a CORS layer, or a router that knows methods, answers it. A service that does not look at the method runs
-    /// its handler for it, unlimited: have it charge preflights. Where browsers have to get through, put a second layer with a
-    /// generous quota and `charge_preflights(true)` around all.
+    /// Anybody can send a request that [looks like a preflight](crate::RequestHead::is_preflight), as often
+    /// as they like. That is harmless if a CORS layer, or a router that routes by method, answers it. A
+    /// service that ignores the method runs its handler for it, unlimited: enable this there. If browsers
+    /// have to get through, wrap everything in a second layer with a generous quota and
+    /// `charge_preflights(true)`.
     ///
     /// ```
     /// use axum::{Router, routing::any};
@@ -88,28 +89,28 @@ impl<S, R> RateLimitLayer<S, R> {
         self
     }
 
-    /// Whether the [`Decision`](crate::Decision) is put into the extensions of the request, for handlers, and
-    /// of the response, for outer layers; it is unless it is said. If it is not, and no rule is settled, handlers have no
-    /// [`Limits`](crate::Limits) either.
+    /// Whether to put the [`Decision`](crate::Decision) into the extensions of the request, for handlers, and
+    /// of the response, for outer layers. On by default.
+    ///
+    /// If it is off and no rule is settled, handlers have no [`Limits`](crate::Limits) either.
     pub fn expose_decision(mut self, on: bool) -> Self {
         self.gate.options.expose_decision = on;
         self
     }
 
-    /// Answers requests that do not go on in a way of the application's own. See
-    /// [`Rejection`](crate::Rejection).
+    /// Answers rejected requests with custom responses. See [`Rejection`](crate::Rejection).
     pub fn rejection<T>(self, rejection: T) -> RateLimitLayer<S, T> {
         self.map_rejection(|_| rejection)
     }
 
-    /// Answers requests that do not go on by what is made of the way it has. See
+    /// Replaces the rejection with one made from the current one. See
     /// [`ChosenRejection`](crate::ChosenRejection).
     pub fn map_rejection<T>(self, f: impl FnOnce(R) -> T) -> RateLimitLayer<S, T> {
         let Gate { limiter, options, rejection } = self.gate;
         RateLimitLayer { gate: Gate { limiter, options, rejection: f(rejection) } }
     }
 
-    /// Answers requests that do not go on with a problem document (RFC 9457).
+    /// Answers rejected requests with a problem document (RFC 9457).
     pub fn problem_details(self) -> RateLimitLayer<S, ProblemRejection> {
         self.rejection(ProblemRejection)
     }

@@ -26,7 +26,7 @@ mod settle;
 mod told;
 mod waiting;
 
-/// The crate that the others stand on: for stores of one's own.
+/// The crate that the others build on, for writing custom stores.
 pub use tollgate_core as core;
 pub use tollgate_core::{
     Algorithm, Charge, Clock, DAY, Decision, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota,

@@ -1,4 +1,4 @@
-//! The service. What it does is in `call.rs`.
+//! The service. Its behavior is in `call.rs`.
 
 use tollgate_core::MemoryStore;
 

@@ -1,13 +1,14 @@
-//! What the parameters of a route stand for.
+//! The values of a route's parameters.
 
 use std::borrow::Cow;
 
 use crate::rule::decode;
 
-/// What the parameter of this name stands for in a path that the route has matched.
+/// The value of the parameter of this name in a path that the route has matched.
 ///
-/// The router has taken the route, so it need not be one that a rule could have: a segment may begin with `:`, and there may
-/// be a text before a parameter. Of two parameters of one name it is not known which of them counts, so neither does.
+/// The router has accepted the route, so it need not be one that a rule could have: a segment may begin with
+/// `:`, and there may be text before a parameter. If two parameters have the same name, it is not clear which
+/// of them counts, so neither does.
 pub(super) fn param<'a>(route: &str, path: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
     let (mut rest, mut found) = (path.strip_prefix('/')?, None);
     for segment in route.strip_prefix('/')?.split('/') {
@@ -26,7 +27,8 @@ pub(super) fn param<'a>(route: &str, path: &'a str, name: &str) -> Option<Cow<'a
     found.map(decode)
 }
 
-/// The text before the parameter of a segment, and its name; none if it has none. Braces that are doubled are text.
+/// The text before the parameter of a segment, and the parameter's name. `None` if the segment has no
+/// parameter. Doubled braces are text.
 fn parameter(segment: &str) -> Option<(String, String)> {
     let (mut before, mut name) = (String::new(), None::<String>);
     let mut chars = segment.chars().peekable();

@@ -1,6 +1,7 @@
-//! What a response says about budgets.
+//! The header fields in which a response reports budgets.
 //!
-//! Fields are inserted by a reference to their name, here and in `response/`. Only [`Trio::write`] does not, and says why.
+//! Fields are inserted by a reference to their name, here and in `response/`. Only [`Trio::write`] does not,
+//! and explains why.
 
 pub(crate) mod ietf;
 pub(crate) mod legacy;
@@ -24,9 +25,9 @@ pub(crate) struct HeaderFields {
     pub(crate) ietf: Option<IetfDraft>,
 }
 
-/// A revision of the IETF's draft for rate-limit fields.
+/// A revision of the IETF draft for rate-limit fields.
 ///
-/// They differ in their names and in what they mean, so each has a name of its own here, and none is "the
+/// Revisions differ in the names and meanings of the fields, so each has its own variant, and none is "the
 /// latest".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -41,12 +42,12 @@ impl Default for HeaderFields {
     }
 }
 
-/// The lines that a response has of the IETF's fields: of `RateLimit-Policy`, and of `RateLimit`, for each rule.
+/// The lines of the IETF fields in a response: `RateLimit-Policy` and `RateLimit`, for each rule.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(SmallVec<[(HeaderValue, HeaderValue); 1]>);
 
 impl HeaderFields {
-    /// The lines for a decision. `policies` are those of its rules, in their order.
+    /// The lines for a decision. `policies` are those of its rules, in order.
     #[inline]
     pub(crate) fn lines(&self, decision: &Decision, policies: impl Iterator<Item = HeaderValue>) -> Lines {
         match self.ietf {
@@ -60,7 +61,7 @@ impl HeaderFields {
 }
 
 impl Lines {
-    /// Writes them beside what an inner layer has written.
+    /// Writes them in addition to what an inner layer has written.
     #[inline]
     pub(crate) fn write(self, headers: &mut HeaderMap) {
         for (policy, limit) in self.0 {
@@ -69,7 +70,7 @@ impl Lines {
     }
 }
 
-/// A wait in whole seconds: rounded up, as a client that comes too early comes in vain, and at least one.
+/// A wait in whole seconds, at least one. Rounded up, because a client that comes too early is denied again.
 pub(crate) fn seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }

@@ -8,8 +8,8 @@ use tollgate_core::Key;
 use super::{Extracted, KeyExtractor};
 use crate::RequestHead;
 
-/// Who has the address, as far as limiting goes: all of IPv4, but of IPv6 the part that belongs to one
-/// network, since whoever has one has all 2⁶⁴ addresses in it.
+/// The part of an address that identifies a caller: all of an IPv4 address, but only the network part of an
+/// IPv6 address, because whoever has one address has all 2⁶⁴ addresses of its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefix(u8);
 
@@ -25,7 +25,7 @@ impl Prefix {
         Self(if bits > 128 { 128 } else { bits })
     }
 
-    /// The key of an address. What is IPv4 in IPv6's clothing is IPv4, before anything is cut off:
+    /// The key of an address. IPv4-mapped IPv6 addresses are converted to IPv4 before anything is cut off:
     /// otherwise all of IPv4 would be one key.
     #[inline(never)]
     pub(super) fn key(self, address: IpAddr) -> Key {
@@ -39,10 +39,12 @@ impl Prefix {
     }
 }
 
-/// The peer's address, for servers that do not put it where axum does, and for those that know better, such
-/// as from the PROXY protocol.
+/// The peer's address, for servers that do not store it where axum does.
 ///
-/// Insert it into the extensions of each request, and [`peer_ip`] finds it there, before what axum knows.
+/// Also for servers that know it better, for example from the PROXY protocol.
+///
+/// Insert it into the extensions of each request. [`peer_ip`] looks for it there before it looks at what axum
+/// knows.
 ///
 /// ```
 /// use tollgate::key::PeerAddr;
@@ -54,7 +56,7 @@ impl Prefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerAddr(pub SocketAddr);
 
-/// The address of the peer: [`PeerAddr`], which somebody put there on purpose, else what axum knows.
+/// The address of the peer: [`PeerAddr`], which was inserted on purpose, otherwise what axum knows.
 #[inline]
 pub(super) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     if let Some(PeerAddr(address)) = extensions.get() {
@@ -73,25 +75,27 @@ pub struct PeerIp {
     prefix: Prefix,
 }
 
-/// The address of the peer: whoever is at the other end of the connection.
+/// The address of the peer, at the other end of the connection.
 ///
-/// Behind a proxy that is the proxy, and all clients are one; see [`client_ip`](super::client_ip).
+/// Behind a proxy, this is the proxy's address, and all clients share one key; see
+/// [`client_ip`](super::client_ip).
 ///
-/// The address is found in the request's extensions: as [`PeerAddr`], else, with the `axum` feature, as
-/// `ConnectInfo<SocketAddr>`, which is there if the server is started with
+/// The address is read from the request's extensions: from [`PeerAddr`], or else, with the `axum` feature,
+/// from `ConnectInfo<SocketAddr>`, which is present if the server is started with
 /// `into_make_service_with_connect_info::<SocketAddr>()`.
 pub fn peer_ip() -> PeerIp {
     PeerIp::default()
 }
 
 impl PeerIp {
-    /// How many bits of an IPv6 address count; 64 unless it is said. More than 128 are 128.
+    /// How many bits of an IPv6 address count. 64 by default; more than 128 means 128.
     pub fn ipv6_prefix(self, bits: u8) -> Self {
         Self { prefix: Prefix::new(bits) }
     }
 
-    /// The key that an address is counted by: of IPv6, that of its network. For [`Limiter::reset`](crate::Limiter::reset) and
-    /// its like.
+    /// The key that an address is counted by. For IPv6, that is the key of its network.
+    ///
+    /// Use it with [`Limiter::reset`](crate::Limiter::reset) and similar methods.
     ///
     /// ```
     /// # async fn pardon(limiter: tollgate::Limiter) -> Result<(), tollgate::LimiterError> {

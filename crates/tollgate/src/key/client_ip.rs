@@ -14,13 +14,13 @@ use crate::error::ConfigError;
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Which proxies are believed, and what they say.
+/// Which proxies are trusted, and in which field they report addresses.
 ///
-/// A proxy adds the address that it was connected from at the end of a field. What stands before that
-/// may have been written by anybody, so the field is read from its end: over the proxies that are
-/// trusted, to the first address that is not one of them.
+/// A proxy appends the address that it was connected from to a field. Anybody may have written what stands
+/// before that, so the field is read from its end: past the trusted proxies, to the first address that is not
+/// one of them.
 ///
-/// One field is read, and no other in its place. It is `X-Forwarded-For` unless it is said.
+/// Only one field is read. It is `X-Forwarded-For` by default.
 ///
 /// ```
 /// use tollgate::key::{self, TrustedProxies};
@@ -29,7 +29,7 @@ pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwar
 /// let by_address = key::client_ip(TrustedProxies::networks(["10.0.0.0/8", "fd00::/8"])?);
 /// // Two proxies, wherever they are, and no way around them.
 /// let by_count = key::client_ip(TrustedProxies::hops(2));
-/// // A CDN that says who the client is in a field of its own.
+/// // A CDN that reports the client in its own field.
 /// let by_field = key::client_ip(TrustedProxies::networks(["173.245.48.0/20"])?.in_field("cf-connecting-ip"));
 /// # Ok::<(), tollgate::ConfigError>(())
 /// ```
@@ -58,8 +58,8 @@ impl TrustedProxies {
     ///
     /// # Errors
     ///
-    /// When a text is not a network, or is one that would trust more than was meant, such as
-    /// `::ffff:10.0.0.0/8`, which has all of IPv4 in it.
+    /// If a string is not a network, or is one that would trust more than intended, such as
+    /// `::ffff:10.0.0.0/8`, which contains all of IPv4.
     pub fn networks<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, ConfigError> {
         let networks = networks.into_iter().map(|text| network(text.as_ref())).collect::<Result<_, _>>()?;
         Ok(Self { trust: Trust::Networks(networks), field: Field::XForwardedFor })
@@ -67,7 +67,7 @@ impl TrustedProxies {
 
     /// This many proxies, one behind the other, whatever their addresses.
     ///
-    /// Only where the server cannot be reached but through all of them.
+    /// Use it only if the server cannot be reached except through all of them.
     pub fn hops(count: usize) -> Self {
         Self { trust: Trust::Hops(count), field: Field::XForwardedFor }
     }
@@ -77,23 +77,24 @@ impl TrustedProxies {
         Self { field: Field::Forwarded, ..self }
     }
 
-    /// The proxies put the client's address, and nothing else, into a field of this name, and replace
-    /// what a client sent under the name.
+    /// The proxies put the client's address, and nothing else, into a field of this name.
+    ///
+    /// They must replace whatever a client sent under this name.
     ///
     /// # Panics
     ///
-    /// When the name is not a lower-case name of a field.
+    /// If the name is not a lower-case header name.
     pub fn in_field(self, name: &'static str) -> Self {
         self.in_field_named(HeaderName::from_static(name))
     }
 
-    /// As [`in_field`](Self::in_field), for names that are not known before the program runs.
+    /// Like [`in_field`](Self::in_field), for names that are known only at run time.
     pub fn in_field_named(self, name: HeaderName) -> Self {
         Self { field: Field::Single(name), ..self }
     }
 
-    /// The client's address. Wherever the field ends, or makes no sense, it is the last address that
-    /// a trusted proxy vouches for. The peer may be unknown, as behind a Unix socket.
+    /// The client's address. If the field ends or is malformed somewhere, it is the last address that a
+    /// trusted proxy vouches for. The peer may be unknown, for example behind a Unix socket.
     fn client(&self, head: &RequestHead<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
         let headers = head.headers();
         match &self.field {
@@ -114,7 +115,7 @@ impl TrustedProxies {
         last
     }
 
-    /// Whether what the proxy at this address says is believed, it being behind so many others.
+    /// Whether the proxy at this address, which is behind `passed` others, is trusted.
     fn trusts(&self, address: Option<IpAddr>, passed: usize) -> bool {
         match &self.trust {
             Trust::Networks(networks) => address.is_some_and(|address| {
@@ -135,7 +136,7 @@ fn network(text: &str) -> Result<IpNet, ConfigError> {
             .map(IpNet::from)
             .map_err(|_| error("it is neither a network, such as `10.0.0.0/8`, nor an address"))?,
     };
-    // Addresses are compared as IPv4 wherever they are, so the networks have to be, too.
+    // Mapped addresses are compared as IPv4, so mapped networks have to be converted, too.
     let IpNet::V6(v6) = network else { return Ok(network.trunc()) };
     match (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96)) {
         (None, _) => Ok(network.trunc()),
@@ -157,20 +158,21 @@ pub struct ClientIp {
     prefix: Prefix,
 }
 
-/// The address of the client, as proxies that are trusted tell it.
+/// The address of the client, as reported by trusted proxies.
 ///
-/// A peer that is not trusted is the client itself, whatever it says.
+/// A peer that is not trusted is itself the client, whatever it sends.
 pub fn client_ip(proxies: TrustedProxies) -> ClientIp {
     ClientIp { proxies, prefix: Prefix::default() }
 }
 
 impl ClientIp {
-    /// How many bits of an IPv6 address count; 64 unless it is said. More than 128 are 128.
+    /// How many bits of an IPv6 address count. 64 by default; more than 128 means 128.
     pub fn ipv6_prefix(self, bits: u8) -> Self {
         Self { prefix: Prefix::new(bits), ..self }
     }
 
-    /// The key that an address is counted by: of IPv6, that of its network. See [`PeerIp::key`](super::PeerIp::key).
+    /// The key that an address is counted by. For IPv6, that is the key of its network. See
+    /// [`PeerIp::key`](super::PeerIp::key).
     #[must_use]
     pub fn key(&self, address: IpAddr) -> Key {
         self.prefix.key(address)

@@ -1,4 +1,4 @@
-//! Keys made from other things, and from each other.
+//! Keys made from constants, closures and other keys.
 
 use std::fmt;
 use std::future::Future;
@@ -35,12 +35,12 @@ impl KeyExtractor for Constant {
 #[must_use]
 pub struct FromFn(Arc<dyn Fn(&RequestHead<'_>) -> Extracted + Send + Sync>);
 
-/// Whatever a closure makes of the request.
+/// The key that a closure takes from the request.
 ///
 /// ```
 /// use tollgate::key;
 ///
-/// // Hosts are the same in capitals.
+/// // Host names are case-insensitive.
 /// let tenant = key::from_fn(|head| Some(head.host()?.to_ascii_lowercase()));
 /// ```
 pub fn from_fn<F, K>(f: F) -> FromFn
@@ -51,7 +51,7 @@ where
     FromFn(Arc::new(move |head| f(head).into()))
 }
 
-/// What an outer layer put into the request's extensions, such as the user that it authenticated.
+/// A value that an outer layer put into the request's extensions, such as the authenticated user.
 ///
 /// ```
 /// use tollgate::key;
@@ -69,8 +69,9 @@ where
     from_fn(move |head| head.extension::<T>().map(&f))
 }
 
-/// Whatever an async lookup makes of the request. The closure takes what it needs from the head before it
-/// waits.
+/// The key that an async lookup returns for the request.
+///
+/// The closure takes what it needs from the head before it waits.
 ///
 /// ```
 /// use tollgate::key;
@@ -105,7 +106,7 @@ impl fmt::Debug for FromFn {
     }
 }
 
-/// The parts of two keys. If one is missing, the whole is.
+/// Combines two keys. If one is missing, so is the result.
 fn join(a: Extracted, b: Extracted) -> Extracted {
     match (a, b) {
         (Extracted::Missing, _) | (_, Extracted::Missing) => Extracted::Missing,

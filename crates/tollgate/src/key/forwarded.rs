@@ -1,13 +1,12 @@
-//! What proxies say about the addresses that they forward for.
+//! Parses what proxies report about the addresses that they forward for.
 //!
-//! Anybody can send these fields, so nothing here decides whom to believe; see
-//! [`client_ip`](super::client_ip).
+//! Anybody can send these fields. Nothing here decides whom to trust; see [`client_ip`](super::client_ip).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use http::{HeaderMap, HeaderName};
 
-/// One hop, as the field has it: an address, or something that is none.
+/// One hop in a field: an address, or `None` if the entry is not one.
 pub(super) type Hop = Option<IpAddr>;
 
 /// The hops of `X-Forwarded-For`, nearest first.
@@ -15,7 +14,7 @@ pub(super) fn x_forwarded_for<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> impl Iterator<Item = Hop> + 'a {
-    // Several lines are one list, in their order.
+    // Several lines form one list, in order.
     let lines = headers.get_all(name).into_iter().rev();
     lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')).map(|entry| node(text(entry)?))
 }
@@ -25,24 +24,24 @@ pub(super) fn forwarded<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl I
     headers.get_all(name).into_iter().rev().flat_map(|line| {
         let mut hops = Vec::new();
         match text(line.as_bytes()) {
-            // Without quotes, every comma ends an element, and what is malformed is so by itself: what a proxy has appended
-            // to it counts.
+            // Without quotes, every comma ends an element, and a malformed element affects only itself: what
+            // a proxy has appended to it counts.
             Some(text) if !text.contains('"') => {
                 hops.extend(text.rsplit(',').map(|text| element(text).and_then(|(hop, _)| hop)));
             }
             Some(text) if elements(text, &mut hops).is_some() => hops.reverse(),
-            // A quote that is not closed may hide what a proxy appended, so nothing in it counts.
+            // An unclosed quote may hide what a proxy appended, so nothing in the line counts.
             _ => hops = vec![None],
         }
         hops
     })
 }
 
-/// The one address in a field of a proxy's own, such as `CF-Connecting-IP`.
+/// The one address in a proxy's own field, such as `CF-Connecting-IP`.
 pub(super) fn single(headers: &HeaderMap, name: &HeaderName) -> Hop {
     let mut lines = headers.get_all(name).into_iter();
     let line = lines.next()?;
-    // Said twice, it was said by somebody else as well.
+    // If there are two lines, somebody other than the proxy wrote one of them.
     if lines.next().is_some() {
         return None;
     }
@@ -53,7 +52,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// The `for` of each element, in the order of the field. `None` if it is malformed.
+/// The `for` of each element, in order. `None` if the field is malformed.
 fn elements(mut rest: &str, hops: &mut Vec<Hop>) -> Option<()> {
     loop {
         let (hop, after) = element(rest)?;
@@ -140,7 +139,7 @@ fn node(text: &str) -> Hop {
     address.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// An IPv6 address, whose zone, which means something on its own host only, is left out.
+/// An IPv6 address. Its zone is dropped, because it has a meaning only on its own host.
 fn v6(text: &str) -> Hop {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
     address.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())

@@ -1,4 +1,4 @@
-//! Keys of gRPC requests: what is called.
+//! Keys of gRPC requests: the called service and method.
 
 use tollgate_core::Key;
 
@@ -11,10 +11,12 @@ use crate::rule::decode;
 #[must_use]
 pub struct GrpcService;
 
-/// The service that a gRPC request calls, such as `shop.v1.Orders`: the first of the two segments of its path.
+/// The service that a gRPC request calls, such as `shop.v1.Orders`: the first of the two segments of its
+/// path.
 ///
-/// A path that has not got two is none of gRPC's, and has no such key. Callers can make up as many services as they
-/// like; where that matters, have the rule match those that there are, by [`Rule::on_path`](crate::Rule::on_path).
+/// A path that does not have two segments is not a gRPC path and has no such key. Callers can make up as many
+/// services as they like. If that matters, have the rule match the existing ones with
+/// [`Rule::on_path`](crate::Rule::on_path).
 pub fn grpc_service() -> GrpcService {
     GrpcService
 }
@@ -30,11 +32,12 @@ impl KeyExtractor for GrpcService {
 #[must_use]
 pub struct GrpcMethod;
 
-/// The method that a gRPC request calls, with its service, such as `shop.v1.Orders/Place`. Methods of one name in two
-/// services are two.
+/// The method that a gRPC request calls, with its service, such as `shop.v1.Orders/Place`.
 ///
-/// A path that has not got two segments is none of gRPC's, and has no such key. Callers can make up as many methods
-/// as they like; see [`grpc_service`].
+/// Methods of the same name in two services are two keys.
+///
+/// A path that does not have two segments is not a gRPC path and has no such key. Callers can make up as many
+/// methods as they like; see [`grpc_service`].
 ///
 /// ```
 /// use tollgate::{Quota, Rule, key};
@@ -55,15 +58,15 @@ impl KeyExtractor for GrpcMethod {
     }
 }
 
-/// What a path of gRPC calls: a service, a slash and a method.
+/// What a gRPC path calls: a service, a slash and a method.
 fn call(path: &str) -> Option<&str> {
     let call = path.strip_prefix('/')?;
     let (service, method) = call.split_once('/')?;
     (!service.is_empty() && !method.is_empty() && !method.contains('/')).then_some(call)
 }
 
-/// A name as a key. Names need no percent-encoding, but a server may undo it, and then one that is spelled with it is
-/// the same.
+/// A name as a key. Names need no percent-encoding, but a server may decode it, and then an encoded spelling
+/// is the same name.
 fn key(name: &str) -> Key {
     Key::from(decode(name).as_ref())
 }

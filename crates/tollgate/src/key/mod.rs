@@ -1,10 +1,10 @@
-//! Who is being counted: how a rule takes its key from a request.
+//! Who is counted: how a rule takes its key from a request.
 //!
 //! | key | what it is |
 //! |---|---|
 //! | [`peer_ip`] | the address of the peer, the default |
 //! | [`client_ip`] | the address of the client behind [trusted proxies](TrustedProxies) |
-//! | [`header`], [`bearer`], [`cookie`] | what the request carries |
+//! | [`header`], [`bearer`], [`cookie`] | a value that the request carries |
 //! | [`path`], [`path_param`], [`route`], [`method`] | what the request is for |
 //! | [`grpc_service`], [`grpc_method`] | what a gRPC request calls |
 //! | [`extension`] | what an outer layer knows, such as the user |
@@ -13,7 +13,7 @@
 //!
 //! A tuple of keys is a key: `(key::peer_ip(), key::path())` counts each address on each path.
 //!
-//! A request that has not got the key is not an error: the rule says what to do with it, see
+//! A request without the key is not an error. The rule decides what to do with it; see
 //! [`MissingKey`](crate::MissingKey).
 
 mod address;
@@ -43,7 +43,7 @@ use crate::RequestHead;
 
 /// Takes a key from a request.
 ///
-/// For a key of your own, [`from_fn`] is mostly shorter than an implementation of this.
+/// For a custom key, [`from_fn`] is usually shorter than an implementation of this trait.
 ///
 /// ```
 /// use tollgate::key::{Extracted, KeyExtractor};
@@ -54,7 +54,7 @@ use crate::RequestHead;
 ///
 /// impl KeyExtractor for Tenant {
 ///     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-///         // However it is spelled, it is one tenant.
+///         // All spellings are one tenant.
 ///         let tenant = head.host().and_then(|host| host.split('.').next());
 ///         tenant.map(str::to_ascii_lowercase).into()
 ///     }
@@ -65,7 +65,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted;
 }
 
-/// A key that has to be waited for.
+/// A future of a key.
 pub type KeyFuture = Pin<Box<dyn Future<Output = Option<Key>> + Send>>;
 
 /// The key of a request, if it has one.

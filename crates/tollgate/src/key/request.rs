@@ -17,22 +17,23 @@ pub struct Header(HeaderName);
 
 /// The value of a header field.
 ///
-/// A request may carry several fields of one name, and which of them the application looks at is not known here. If their
-/// values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever has a key could put
-/// another beside it in each request, and be somebody else each time. That is still one budget besides its own, so have whatever
-/// checks the value refuse more than one. White space around a value is no part of it.
+/// A request may carry several fields of one name, and which of them the application reads is not known here.
+/// If their values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever
+/// has a key could add another one to each request, and be a different caller each time. That is still one
+/// budget besides the caller's own, so whatever checks the value should refuse more than one. White space
+/// around a value is ignored.
 ///
-/// Callers can send whatever they like. A value that nobody has checked, as that of an API key before it is looked up, is as many
-/// callers as somebody cares to make up: limit those by their address as well.
+/// Callers can send whatever they like. With a value that nobody has checked, such as an API key before it is
+/// looked up, one caller can pose as any number of callers: limit these by their address as well.
 ///
 /// # Panics
 ///
-/// When the name is not a lower-case name of a field.
+/// If the name is not a lower-case header name.
 pub fn header(name: &'static str) -> Header {
     Header(HeaderName::from_static(name))
 }
 
-/// The value of the field of this name, for names that are not known before the program runs.
+/// For names that are known only at run time.
 impl From<HeaderName> for Header {
     fn from(name: HeaderName) -> Self {
         Self(name)
@@ -40,7 +41,7 @@ impl From<HeaderName> for Header {
 }
 
 impl Header {
-    /// The value is a secret: it is never shown, only a digest of it.
+    /// Treats the value as a secret: it is never shown, only a digest of it.
     pub fn secret(self) -> Secret<Self> {
         Secret(self)
     }
@@ -48,12 +49,12 @@ impl Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        // White space around a value is no part of it. In HTTP/1 it is gone by now, in HTTP/2 it is not.
+        // White space around a value is not part of it. HTTP/1 has removed it by now, HTTP/2 has not.
         the_one(head.headers().get_all(&self.0).iter().map(|value| value.as_bytes().trim_ascii()))
     }
 }
 
-/// What is said once, or several times alike. If what is said differs, it is not known which of it counts.
+/// The value, if all values are equal. If they differ, it is not known which of them counts.
 #[inline]
 fn the_one<V: AsRef<[u8]> + PartialEq>(mut values: impl Iterator<Item = V>) -> Extracted {
     let Some(first) = values.next() else { return Extracted::Missing };
@@ -85,10 +86,10 @@ impl<K: KeyExtractor> KeyExtractor for Secret<K> {
 #[must_use]
 pub struct Bearer;
 
-/// The bearer token in `Authorization`, which is a secret.
+/// The bearer token in `Authorization`, treated as a secret.
 ///
-/// Fields of other schemes beside it make no difference. Requests with several tokens that differ are counted together, as
-/// those are with several fields of a [`header`].
+/// Fields with other schemes are ignored. Requests with several tokens that differ are counted together, like
+/// those with several fields of a [`header`].
 pub fn bearer() -> Secret<Bearer> {
     Secret(Bearer)
 }
@@ -99,7 +100,7 @@ impl KeyExtractor for Bearer {
     }
 }
 
-/// The token, if these are credentials of a bearer: with whatever white space is around its parts, as for a [`Header`].
+/// The token, if these are bearer credentials. White space around its parts is ignored, as for a [`Header`].
 fn token(credentials: &http::HeaderValue) -> Option<&[u8]> {
     let (scheme, token) = credentials.as_bytes().trim_ascii().split_at_checked(b"bearer".len())?;
     let is_apart = token.first().is_some_and(u8::is_ascii_whitespace);
@@ -111,19 +112,21 @@ fn token(credentials: &http::HeaderValue) -> Option<&[u8]> {
 #[must_use]
 pub struct Cookie(Cow<'static, str>);
 
-/// The value of a cookie, percent-decoded and without quotes around it: however a session is spelled, it is one key. Its
-/// name is found percent-encoded as well, as there are readers of cookies that decode it.
+/// The value of a cookie, percent-decoded and without quotes around it.
 ///
-/// A request may carry several cookies of one name, and which of them the application looks at is not known here. If their
-/// values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever has a session could put
-/// another cookie beside it in each request, and be somebody else each time. That is still one budget besides its own, so have
-/// whatever checks the session refuse more than one.
+/// So a session is one key however it is spelled. A percent-encoded name is found as well, because some
+/// cookie readers decode it.
+///
+/// A request may carry several cookies of one name, and which of them the application reads is not known
+/// here. If their values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise
+/// whoever has a session could add another cookie to each request, and be a different caller each time. That
+/// is still one budget besides the caller's own, so whatever checks the session should refuse more than one.
 pub fn cookie(name: impl Into<Cow<'static, str>>) -> Cookie {
     Cookie(name.into())
 }
 
 impl Cookie {
-    /// The value is a secret, such as a session's: it is never shown, only a digest of it.
+    /// Treats the value as a secret, such as a session's: it is never shown, only a digest of it.
     pub fn secret(self) -> Secret<Self> {
         Secret(self)
     }
@@ -138,12 +141,12 @@ impl KeyExtractor for Cookie {
 }
 
 impl Cookie {
-    /// The value, if this is the cookie: without what those who read cookies take off, or may.
+    /// The value, if this is the cookie, without anything that readers of cookies remove, or may remove.
     fn value<'a>(&self, pair: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         let at = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
         let quoted = || value.strip_prefix(b"\"")?.strip_suffix(b"\"");
-        // Some readers decode names, some do not, and either may be the application's.
+        // Some readers decode names and some do not, and the application may use either kind.
         let is_it = name == self.0.as_bytes() || *decode(name) == *self.0.as_bytes();
         is_it.then(|| decode(quoted().unwrap_or(value)))
     }
@@ -154,12 +157,13 @@ impl Cookie {
 #[must_use]
 pub struct Path;
 
-/// The path, percent-decoded and without the query: adding `?x=1` or spelling a letter as `%61` does not
-/// make it another.
+/// The path, percent-decoded and without the query.
 ///
-/// Callers can make up as many paths as they like; where that matters, count by [`route`]. It does where the service takes
-/// several paths for one, as `ServeDir` does with `//`, `/./` and a slash at the end: each of them is a key of its own here. See
-/// [`Rule::on`](crate::Rule::on).
+/// Adding `?x=1` or spelling a letter as `%61` does not make it another key.
+///
+/// Callers can make up as many paths as they like. If that matters, count by [`route`]. It matters if the
+/// service treats several paths as one, as `ServeDir` does with `//`, `/./` and a trailing slash: each of
+/// them is a separate key here. See [`Rule::on`](crate::Rule::on).
 pub fn path() -> Path {
     Path
 }
@@ -175,14 +179,17 @@ impl KeyExtractor for Path {
 #[must_use]
 pub struct PathParam(Cow<'static, str>);
 
-/// A path parameter, percent-decoded: of the pattern by which the rule matched, or of any of them if it did by several, else
-/// (with the `axum` feature) of the matched route. A service that is nested by `Router::nest_service` has none of these: there, have
-/// the rule match by patterns, of which it takes three: `/tenants/{tenant}`, `/tenants/{tenant}/` and
-/// `/tenants/{tenant}/{*rest}`.
+/// The value of a path parameter, percent-decoded.
 ///
-/// It is text here. To a handler that parses it, `7`, `07` and `+7` are one number; to this they are three keys, and who guesses
-/// at an account has as many budgets as there are spellings. Where it is parsed, count by what was: by what an outer layer
-/// puts into the [extensions](super::extension), or by a [closure](super::from_fn) that parses it as well.
+/// The parameter is one of the pattern by which the rule matched, or of any of them if it matched by several.
+/// Otherwise it is one of the matched route (with the `axum` feature). A service nested with
+/// `Router::nest_service` has no route parameters. There, have the rule match by patterns, of which it takes
+/// three: `/tenants/{tenant}`, `/tenants/{tenant}/` and `/tenants/{tenant}/{*rest}`.
+///
+/// The value is text here. To a handler that parses it, `7`, `07` and `+7` are one number; here they are
+/// three keys, and somebody who guesses at an account has as many budgets as there are spellings. If the
+/// value is parsed, count by the parsed value: by what an outer layer puts into the
+/// [extensions](super::extension), or by a [closure](super::from_fn) that parses it as well.
 pub fn path_param(name: impl Into<Cow<'static, str>>) -> PathParam {
     PathParam(name.into())
 }
@@ -198,8 +205,9 @@ impl KeyExtractor for PathParam {
 #[must_use]
 pub struct Route;
 
-/// The pattern of the route that matched, such as `/users/{id}`. There is one with the `axum` feature, for
-/// layers that are added with `Router::layer` or `route_layer`.
+/// The pattern of the matched route, such as `/users/{id}`.
+///
+/// It is available with the `axum` feature, in layers that are added with `Router::layer` or `route_layer`.
 pub fn route() -> Route {
     Route
 }
@@ -221,10 +229,10 @@ impl KeyExtractor for Route {
 #[must_use]
 pub struct RequestMethod;
 
-/// The method; of HEAD it is GET, as the same handler serves both.
+/// The method. HEAD counts as GET, because the same handler serves both.
 ///
-/// Callers can make up as many methods as they like, and each is a key of its own: have the rule
-/// [match](crate::Rule::on_method) those that are served.
+/// Callers can make up as many methods as they like, and each is a separate key: have the rule
+/// [match](crate::Rule::on_method) only those that are served.
 pub fn method() -> RequestMethod {
     RequestMethod
 }

@@ -8,8 +8,8 @@ use http::Extensions;
 use super::{Extracted, KeyExtractor, PeerIp};
 use crate::RequestHead;
 
-/// A [`KeyExtractor`]. The one that most rules have is known by name, so that asking it is no call through a
-/// pointer, and the key need not be handed around.
+/// A [`KeyExtractor`]. The one that most rules use has its own variant, so that extracting its key needs no
+/// call through a pointer and the key need not be passed around.
 #[derive(Clone)]
 pub(crate) enum KeySource {
     Peer(PeerIp),
@@ -24,12 +24,12 @@ impl KeySource {
         }
     }
 
-    /// Whether it is the address of the peer, and nothing else.
+    /// Whether it is just the address of the peer.
     pub(crate) const fn is_peer(&self) -> bool {
         matches!(self, Self::Peer(_))
     }
 
-    /// The key of a request with this head, which few keys look at.
+    /// The key of a request. The head is made lazily, because few keys look at it.
     #[inline(always)]
     pub(crate) fn extract<'a>(
         &self,

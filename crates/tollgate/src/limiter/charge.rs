@@ -15,14 +15,16 @@ use crate::hold::{Patience, Turn};
 use crate::observe::{self, How, Said};
 use crate::rule::TierChoice;
 
-/// One or several charges, to be made together. Awaiting it makes them.
+/// One or more charges, to be made together. Awaiting it makes them.
 ///
 /// See [`Limiter::charge`].
 ///
 /// # When the store fails
 ///
-/// Whoever charges is told, as a [`LimiterError::Store`], and decides what to do then. Only if some of the rules
-/// [decide locally](crate::FailurePolicy::Local), and none [denies](crate::FailurePolicy::Deny), is there a
+/// The caller gets a [`LimiterError::Store`] and decides what to do. There is a [`Decision`] only if some of
+/// the rules [decide locally](crate::FailurePolicy::Local) and none [denies](crate::FailurePolicy::Deny). It
+/// covers those rules alone: what the other rules would have decided is not in it. The limit of an
+/// [`Outcome`](crate::Outcome) is then that of the share.
 /// [`Decision`]: of those rules alone. What the others would have said is not in it, and the limit of an
 /// [`Outcome`](crate::Outcome) is that of the share.
 #[derive(Clone, Debug)]
@@ -45,14 +47,15 @@ impl<S: Store> ChargeBuilder<S> {
         Self { limiter, wanted: vec![Wanted { rule, key, cost: None, tier: None }] }
     }
 
-    /// Charges another key under another rule as well: both or none.
+    /// Charges another key under another rule as well: both or neither.
     pub fn and(mut self, rule: impl Into<String>, key: impl Into<Key>) -> Self {
         self.wanted.push(Wanted { rule: rule.into(), key: key.into(), cost: None, tier: None });
         self
     }
 
-    /// What the charge that was named last costs; what its rule says (or one, where that depends on a
-    /// request) unless it is said.
+    /// Sets the cost of the charge that was added last.
+    ///
+    /// By default it is the rule's cost, or one if that depends on a request.
     pub fn cost(mut self, cost: u32) -> Self {
         if let Some(last) = self.wanted.last_mut() {
             last.cost = Some(cost);
@@ -60,7 +63,7 @@ impl<S: Store> ChargeBuilder<S> {
         self
     }
 
-    /// In which tier of its rule the key that was named last is.
+    /// Sets the tier of the key that was added last, within its rule.
     pub fn tier(mut self, tier: impl Into<Cow<'static, str>>) -> Self {
         if let Some(last) = self.wanted.last_mut() {
             last.tier = Some(tier.into());
@@ -68,30 +71,32 @@ impl<S: Store> ChargeBuilder<S> {
         self
     }
 
-    /// What charging would say, without charging. Rules in [shadow](crate::Mode) say what they would say if they were
-    /// enforced.
+    /// Returns what charging would return, without charging.
+    ///
+    /// Rules in [shadow](crate::Mode) report what they would decide if they were enforced.
     ///
     /// # Errors
     ///
-    /// When there is no such rule or tier, or the store fails and no rule decides locally.
+    /// If there is no such rule or tier, or the store fails and no rule decides locally.
     pub async fn peek(self) -> Result<Decision, LimiterError> {
         let plan = self.plan()?.enforced();
         let looked = self.limiter.store().peek(&plan.charges()).await;
         looked.or_else(|error| self.fall_back(&plan, error, MemoryStore::look))
     }
 
-    /// Waits until what is to be charged fits, and charges it.
+    /// Waits until the charges fit, and makes them.
     ///
-    /// For what cannot be refused: jobs, messages, calls to somebody else's API. Those who wait in this process for the
-    /// same key are served in the order in which they came, whatever they cost, and each asks the store only when it is
-    /// its turn. A leaky bucket's delay is waited for as well. Those who do not wait are decided as ever, and may get
-    /// ahead.
+    /// Use it for work that cannot be refused: jobs, messages, calls to a third-party API. Callers in this
+    /// process that wait for the same key are served in the order in which they arrived, whatever they cost,
+    /// and each asks the store only when it is its turn. A leaky bucket's delay is waited for as well.
+    /// Callers that do not wait are decided as usual, and may get ahead.
     ///
-    /// A future that is the first in line has to be polled: while it is kept and not polled, those behind it wait, for as
-    /// long as they are ready to.
+    /// The first future in line has to be polled. While it is kept without being polled, those behind it
+    /// wait, for as long as they are willing to.
     ///
-    /// Dropping the future leaves the line and charges nothing. If a leaky bucket was holding it back already, its place there
-    /// is given back where the spacing still holds, and all else that was charged with it is given back, too.
+    /// Dropping the future leaves the line and charges nothing. If a leaky bucket was already holding it
+    /// back, its place there is given back if the spacing still holds, and everything else that was charged
+    /// with it is given back, too.
     ///
     /// ```
     /// use tollgate::{Limiter, Quota, Rule};
@@ -107,18 +112,20 @@ impl<S: Store> ChargeBuilder<S> {
     /// # }
     /// ```
     ///
-    /// The decision denies only if waiting is in vain, as a cost is above what its quota can ever hold.
+    /// The decision denies only if waiting cannot help, because a cost is above what its quota can ever hold.
     ///
     /// # Errors
     ///
-    /// When there is no such rule or tier, or the store fails and no rule decides locally, or nobody can wait
-    /// ([`LimiterError::NoRoom`]).
+    /// If there is no such rule or tier, if the store fails and no rule decides locally, or if there is no
+    /// room to wait ([`LimiterError::NoRoom`]).
     pub async fn until_ready(self) -> Result<Decision, LimiterError> {
         self.wait(None).await
     }
 
-    /// The same, but for at most so long, a leaky bucket's delay included. If it would take longer, the decision denies, as
-    /// soon as that is clear.
+    /// Like [`until_ready`](Self::until_ready), but waits no longer than `patience`.
+    ///
+    /// A leaky bucket's delay is included. If it would take longer, the decision denies as soon as that is
+    /// clear.
     ///
     /// # Errors
     ///
@@ -157,7 +164,7 @@ impl<S: Store> ChargeBuilder<S> {
         }
     }
 
-    /// What is to be charged; nothing for a tier without a limit.
+    /// The plan of what to charge. A tier without a limit adds nothing.
     fn plan(&self) -> Result<Plan, LimiterError> {
         let rules = self.limiter.rules();
         let mut plan = Plan::new(Arc::clone(&rules));
@@ -178,7 +185,7 @@ impl<S: Store> ChargeBuilder<S> {
         Ok(plan)
     }
 
-    /// What is answered when the store fails.
+    /// The result when the store fails.
     fn fall_back(
         &self,
         plan: &Plan,

@@ -24,8 +24,8 @@ use crate::rule::{Rule, RuleSet, Rules};
 
 /// Rules, and a store that counts for them.
 ///
-/// The [layer](crate::RateLimitLayer) is a thin skin over this, and whatever is not an HTTP request can be
-/// limited without it: jobs, sockets, messages.
+/// The [layer](crate::RateLimitLayer) is a thin wrapper around this. Whatever is not an HTTP request can be
+/// limited without the layer: jobs, sockets, messages.
 ///
 /// Clones are the same limiter.
 ///
@@ -52,18 +52,18 @@ pub struct Limiter<S = MemoryStore> {
 struct Inner<S> {
     rules: InForce,
     store: S,
-    /// Decides for the rules that want it when the store fails; there once there are such rules.
+    /// Decides when the store fails, for the rules that want it. Created once there are such rules.
     local: OnceLock<MemoryStore>,
     max_local_keys: Option<usize>,
     room: Arc<Room>,
     watch: LimiterWatch,
 }
 
-/// How many can wait unless it is said.
+/// How many can wait by default.
 const MAX_WAITING: usize = 10_000;
 
 impl Limiter {
-    /// Starts making a limiter, with a store in memory unless another one is given.
+    /// Returns a builder, which uses an in-memory store unless given another one.
     pub fn builder() -> LimiterBuilder {
         LimiterBuilder {
             rules: Vec::new(),
@@ -76,26 +76,28 @@ impl Limiter {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Charges a key, and further ones if they are added, all or none.
+    /// Charges a key, and further ones if they are added: all or none.
     ///
-    /// The key is counted by the rule of this name, whatever requests the rule matches and whatever key it
-    /// takes from them. That of an address is made by [`PeerIp::key`](crate::key::PeerIp::key), as the layer counts IPv6 by network.
+    /// The key is counted under the rule of this name, whatever requests the rule matches and whatever key it
+    /// takes from them. To charge an address, make its key with [`PeerIp::key`](crate::key::PeerIp::key),
+    /// because the layer counts IPv6 by network.
     pub fn charge(&self, rule: impl Into<String>, key: impl Into<Key>) -> ChargeBuilder<S> {
         ChargeBuilder::new(self.clone(), rule.into(), key.into())
     }
 
     /// Gives back `cost` of what was last charged to a key, also under a [candidate](Rule::candidate).
     ///
-    /// Giving back never lifts a budget above its quota. To a leaky bucket nothing is given back: the last
-    /// place in its queue is somebody's who waits. What was charged [locally](crate::FailurePolicy::Local) is not
-    /// given back either.
+    /// A refund never lifts a budget above its quota. Nothing is given back to a leaky bucket, because the
+    /// last place in its queue belongs to a request that waits. What was charged
+    /// [locally](crate::FailurePolicy::Local) is not given back either.
     ///
-    /// Whoever [waits](Rule::hold_up_to) for this budget in this process is served with what comes back.
+    /// Requests that [wait](Rule::hold_up_to) for this budget in this process are served from what comes
+    /// back.
     ///
     /// # Errors
     ///
-    /// When there is no such rule, or the store fails. A store that fails may still make the refund later, as one in Redis
-    /// does, so it is not to be asked for a second time.
+    /// If there is no such rule, or the store fails. A store that fails may still make the refund later, as
+    /// the Redis store does, so do not request it a second time.
     pub async fn refund(&self, rule: &str, key: impl Into<Key>, cost: u32) -> Result<(), LimiterError> {
         let key = key.into();
         let (rule, candidate) = self.names_of(rule)?;
@@ -106,12 +108,13 @@ impl<S: Store> Limiter<S> {
         Ok(())
     }
 
-    /// Forgets all that was charged to a key, in the store and [locally](crate::FailurePolicy::Local), also under a
-    /// [candidate](Rule::candidate).
+    /// Forgets everything charged to a key, also under a [candidate](Rule::candidate).
+    ///
+    /// This applies to the store and to what was charged [locally](crate::FailurePolicy::Local).
     ///
     /// # Errors
     ///
-    /// When there is no such rule, or the store fails.
+    /// If there is no such rule, or the store fails.
     pub async fn reset(&self, rule: &str, key: impl Into<Key>) -> Result<(), LimiterError> {
         let key = key.into();
         let (rule, candidate) = self.names_of(rule)?;
@@ -126,16 +129,19 @@ impl<S: Store> Limiter<S> {
         Ok(())
     }
 
-    /// Something has come back of a key's budget: whoever waits for it may ask.
+    /// Some of a key's budget has come back: the request that waits for it may ask again.
     pub(crate) fn came_back(&self, rule: RuleName, key: Key) {
         self.room().call(&(rule, key));
     }
 
-    /// Lets those go who wait, for when the server is shut down: nobody waits any more from here on.
+    /// Releases everything that waits, for when the server shuts down. From then on nothing waits.
     ///
-    /// Whoever was waiting for its budget is denied, as it would have been without waiting, or answered with 503 if it stood
-    /// behind others and the store has not been asked about it. Whoever a leaky bucket was holding back is answered with 503 and gives back what it was charged, its place where the spacing still holds. What
-    /// need not wait is decided as ever, so requests that still come are served.
+    /// A request that was waiting for its budget is denied, as it would have been without waiting. If it
+    /// stood behind others and the store has not been asked about it, it is answered with 503 instead. A
+    /// request that a leaky bucket was holding back is answered with 503, and what it was charged is given
+    /// back; its place in the queue is given back only if the spacing still holds.
+    ///
+    /// Requests that need not wait are decided as usual, so requests that still arrive are served.
     ///
     /// ```no_run
     /// # async fn serve(
@@ -156,20 +162,21 @@ impl<S: Store> Limiter<S> {
         self.room().close();
     }
 
-    /// How many wait: held back by the layer, or [by themselves](ChargeBuilder::until_ready).
+    /// How many wait: held back by the layer, or through [`until_ready`](ChargeBuilder::until_ready) and
+    /// `ready_within`.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.room().waiting()
     }
 
-    /// Puts another set of rules in force, and gives back the one that was.
+    /// Puts another set of rules in force, and returns the previous one.
     ///
-    /// Each request is decided by one set from its beginning to its end, that which was in force when it came, and none
-    /// waits for the swap. Counters live on: what a caller has used under a rule of some name stays used under the rule
-    /// of the same name, whatever its quota now.
+    /// Each request is decided from beginning to end by one set, the one that was in force when it arrived,
+    /// and no request waits for the swap. Counters are kept: what a caller has used under a rule stays used
+    /// under the new rule of the same name, whatever its quota is now.
     ///
-    /// The set that a limiter began with stays in memory for as long as the limiter does, with whatever its closures hold. So none
-    /// of them should hold the limiter itself. See [`RuleSet`] for an example.
+    /// The first set of a limiter stays in memory for as long as the limiter does, with whatever its closures
+    /// hold, so none of them should hold the limiter itself. See [`RuleSet`] for an example.
     pub fn swap(&self, rules: RuleSet) -> RuleSet {
         self.inner.make_local_store_for(&rules);
         rules.rules().watch.put_in_force();
@@ -190,8 +197,8 @@ impl<S: Store> Limiter<S> {
         &self.inner.store
     }
 
-    /// The store in this process that decides when the other fails, for rules that want it
-    /// ([`FailurePolicy::Local`](crate::FailurePolicy::Local)); `None` if none ever did.
+    /// The in-process store that decides when the other store fails, for rules that want it
+    /// ([`FailurePolicy::Local`](crate::FailurePolicy::Local)). `None` if no rule ever did.
     #[must_use]
     pub fn local_store(&self) -> Option<&MemoryStore> {
         self.inner.local.get()
@@ -201,12 +208,12 @@ impl<S: Store> Limiter<S> {
         &self.inner.room
     }
 
-    /// What its clones share.
+    /// What all clones share.
     pub(crate) fn shared(&self) -> Arc<dyn HasRules> {
         Arc::<Inner<S>>::clone(&self.inner)
     }
 
-    /// Tells it from all others.
+    /// Distinguishes this limiter from all others.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.inner).addr()
     }
@@ -216,7 +223,7 @@ impl<S: Store> Limiter<S> {
         &self.inner.watch
     }
 
-    /// The rules in force. Whoever asks twice may see two sets: what belongs to one request asks once.
+    /// The rules in force. Two calls may return two sets, so each request calls this once.
     #[inline(always)]
     pub(crate) fn rules(&self) -> Current<'_> {
         self.inner.rules.load()
@@ -240,7 +247,7 @@ impl<S: Store> Limiter<S> {
 }
 
 impl<S> Inner<S> {
-    /// Makes the store in this process, if these rules want it and it is not there.
+    /// Makes the in-process store, if these rules want it and there is none yet.
     fn make_local_store_for(&self, rules: &RuleSet) {
         if rules.rules().decides_locally() {
             self.local.get_or_init(|| {
@@ -276,7 +283,7 @@ impl<S> fmt::Debug for Limiter<S> {
 ///
 /// # Panics
 ///
-/// When the quota makes no sense (see [`Quota::check`]).
+/// If the quota is invalid (see [`Quota::check`]).
 impl From<Quota> for Limiter {
     fn from(quota: Quota) -> Self {
         match Self::builder().rule(Rule::new("default", quota)).build() {
@@ -297,7 +304,7 @@ pub struct LimiterBuilder<S = MemoryStore> {
     max_waiting: usize,
 }
 
-// A store is not made only to be replaced.
+// Deferred, so that no default store is made only to be replaced.
 #[derive(Clone, Debug)]
 enum StoreSource<S> {
     New(fn() -> S),
@@ -317,28 +324,33 @@ impl<S: Store> LimiterBuilder<S> {
         self
     }
 
-    /// What the rules are called by, together, to tell them from those that [may follow](Limiter::swap). See
-    /// [`RuleSet::version`].
+    /// Sets the version of the rules, which distinguishes them from sets that [may follow](Limiter::swap).
+    /// See [`RuleSet::version`].
     pub fn version(self, version: impl Into<String>) -> Self {
         Self { version: Some(version.into()), ..self }
     }
 
-    /// Counts in this store.
+    /// Uses this store.
     pub fn store<T: Store>(self, store: T) -> LimiterBuilder<T> {
         let Self { rules, version, max_local_keys, max_waiting, .. } = self;
         LimiterBuilder { rules, version, store: StoreSource::Given(store), max_local_keys, max_waiting }
     }
 
-    /// How many keys are counted in this process at most when the store fails, for rules that
-    /// [want it](crate::FailurePolicy::Local); a million unless it is said. Without such rules there is nothing to bound.
+    /// How many keys this process counts at most when the store fails, for rules that [want
+    /// it](crate::FailurePolicy::Local). A million by default.
+    ///
+    /// Without such rules there is nothing to bound.
     pub fn max_local_keys(self, max_keys: usize) -> Self {
         Self { max_local_keys: Some(max_keys), ..self }
     }
 
-    /// How many can wait at the same time at most, held back by the layer or [by themselves](ChargeBuilder::until_ready);
-    /// ten thousand unless it is said. Those beyond do not wait: a denied request is denied at once, and one that a leaky
-    /// bucket would hold back, or that would go to the end of a line, is answered with 503. All keys share this: one with
-    /// a long line takes room from the others.
+    /// How many can wait at the same time at most. Ten thousand by default.
+    ///
+    /// This counts what the layer holds back and what waits through
+    /// [`until_ready`](ChargeBuilder::until_ready). Beyond the bound nothing waits: a denied request is
+    /// denied immediately. A request that a leaky bucket would hold back, or that would go to the end of a
+    /// line, is answered with 503. All keys share this bound, so a key with a long line takes room from the
+    /// others.
     pub fn max_waiting(self, max_waiting: usize) -> Self {
         Self { max_waiting, ..self }
     }
@@ -347,7 +359,7 @@ impl<S: Store> LimiterBuilder<S> {
     ///
     /// # Errors
     ///
-    /// When a rule makes no sense, or two do not fit together. The error says which and why.
+    /// If a rule is invalid, or two rules do not fit together. The error says which and why.
     pub fn build(self) -> Result<Limiter<S>, ConfigError> {
         let rules = RuleSet::new(self.rules)?;
         let rules = match self.version {

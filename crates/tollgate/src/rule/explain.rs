@@ -10,17 +10,17 @@ use super::{Compiled, MissingKey, Role, RuleSet, TierChoice, TierFuture, TierLoo
 use crate::RequestHead;
 use crate::key::Extracted;
 
-/// What a rule has to do with a request. See [`RuleSet::explain`].
+/// Whether and why a rule counts a request. See [`RuleSet::explain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Explanation {
     /// The rule.
     pub rule: RuleName,
-    /// Whether it counts the request, and why, or why not.
+    /// Whether it counts the request, and why or why not.
     pub why: Why,
 }
 
-/// Whether a rule counts a request, and why, or why not.
+/// Whether a rule counts a request, and why or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
@@ -31,9 +31,9 @@ pub enum Why {
         /// The tier.
         tier: Option<String>,
     },
-    /// It matches, but the request has not got its key, and the rule says what becomes of such.
+    /// It matches, but the request does not have its key. This is what the rule does with such requests.
     NoKey(MissingKey),
-    /// It is for other requests: all that does not fit.
+    /// It does not match. These are all the mismatches.
     Unmatched(Vec<Mismatch>),
 }
 
@@ -41,23 +41,23 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counted {
-    /// Who is counted. Shown, a secret key is a digest.
+    /// Who is counted. A secret key is shown as a digest.
     pub key: Key,
-    /// Whether the request has not got the key, and is counted together with all such.
+    /// Whether the request does not have the key, and is counted together with all such requests.
     pub is_shared: bool,
-    /// The tier whose quota it is; `None` for the rule's own, and for one that was made for this caller.
+    /// The tier whose quota it is. `None` for the rule's own quota, and for one made for this caller.
     pub tier: Option<String>,
     /// The quota.
     pub quota: Quota,
     /// What the request costs.
     pub cost: u32,
-    /// Whether the rule is obeyed; if not it only [counts](crate::Mode).
+    /// Whether the rule is enforced; if not, it only [counts](crate::Mode).
     pub is_enforced: bool,
     /// The quota that runs [in shadow](crate::Rule::candidate) beside it.
     pub candidate: Option<Quota>,
 }
 
-/// What of a request does not fit a rule.
+/// Why a request does not match a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
@@ -65,26 +65,26 @@ pub enum Mismatch {
     ByHand,
     /// The host.
     Host {
-        /// That of the request, if it has one.
+        /// The request's host, if it has one.
         found: Option<String>,
-        /// Those of the rule.
+        /// What the rule matches.
         wanted: Vec<String>,
     },
     /// The path.
     Path {
-        /// That of the request.
+        /// What the request has.
         found: String,
-        /// Those of the rule.
+        /// What the rule matches.
         wanted: Vec<String>,
     },
     /// The method, at this path.
     Method {
-        /// That of the request.
+        /// What the request has.
         found: Method,
-        /// Those of the rule.
+        /// What the rule matches.
         wanted: Vec<Method>,
     },
-    /// A [predicate](crate::Rule::when) is not true of the request.
+    /// A [predicate](crate::Rule::when) is not satisfied.
     Predicate,
 }
 
@@ -105,12 +105,12 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// One of these, to be read.
+/// Displays "one of these" for people.
 struct Any<'a, T>(&'a [T]);
 
 impl<T: fmt::Display> fmt::Display for Any<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// As many are listed.
+        /// How many are listed at most.
         const LISTED: usize = 5;
         for (i, one) in self.0.iter().take(LISTED).enumerate() {
             write!(f, "{}`{one}`", if i > 0 { " or " } else { "" })?;
@@ -122,7 +122,7 @@ impl<T: fmt::Display> fmt::Display for Any<'_, T> {
     }
 }
 
-/// What a rule that matches is asked for.
+/// What a matching rule takes from a request.
 struct Asked {
     cost: u32,
     key: Extracted,
@@ -135,7 +135,7 @@ enum AskedTier {
 }
 
 impl RuleSet {
-    /// What each rule has to do with a request, in their order. Nothing is charged.
+    /// Explains for each rule, in order, whether it counts a request. Nothing is charged.
     ///
     /// ```
     /// use http::Request;
@@ -158,11 +158,11 @@ impl RuleSet {
     /// # }
     /// ```
     ///
-    /// It asks keys, tiers, costs and predicates as a decision would, and looks up what they look up. It is not what
-    /// requests go through, but made of the same parts.
+    /// Keys, tiers, costs and predicates are evaluated as for a decision, including their lookups. Requests
+    /// do not go through this code, but it is made of the same parts.
     pub async fn explain(&self, head: &RequestHead<'_>) -> Vec<Explanation> {
         let matches = self.rules().matches(head);
-        // All that looks at the head comes first, as it does when a request is decided.
+        // Everything that looks at the head comes first, as it does when a request is decided.
         let asked: Vec<_> = self
             .rules()
             .iter()
@@ -188,7 +188,7 @@ impl RuleSet {
 }
 
 impl Compiled {
-    /// `None` if a predicate is not true.
+    /// `None` if a predicate is not satisfied.
     fn ask(&self, head: &RequestHead<'_>) -> Option<Asked> {
         let tier = || match &self.tier_lookup {
             None => AskedTier::Now(TierChoice::Default),
@@ -213,12 +213,12 @@ impl Compiled {
             TierChoice::Named(name) if self.has_tier(name) => Some(name.to_string()),
             _ => None,
         };
-        // Who is not limited need not have a key.
+        // Callers without a limit need no key.
         let Some(choice) = self.tier(choice) else { return Why::Unlimited { tier } };
         let (key, is_shared) = match (key, self.missing_key) {
             (Some(key), _) => (key, false),
             (None, MissingKey::Shared) => (Key::GLOBAL, true),
-            // It denies nobody, nor counts.
+            // In shadow, the rule neither denies nor counts such a request.
             (None, MissingKey::Deny) if self.role(&Key::GLOBAL) != Role::Enforced => {
                 return Why::NoKey(MissingKey::Skip);
             }
@@ -238,7 +238,7 @@ impl Compiled {
     }
 }
 
-/// All that does not fit. Each part is looked at by an index that has nothing else in it.
+/// All mismatches. Each part is checked against an index that contains nothing else.
 fn mismatches(rule: &Compiled, head: &RequestHead<'_>) -> Vec<Mismatch> {
     let requests = &rule.requests;
     if requests.by_hand {
@@ -257,7 +257,7 @@ fn mismatches(rule: &Compiled, head: &RequestHead<'_>) -> Vec<Mismatch> {
         wanted.dedup();
         found.push(Mismatch::Path { found: head.path().to_owned(), wanted });
     } else if !fits(Index::of(&[], &requests.targets)) {
-        // Those of the paths that do fit.
+        // The methods of the paths that do match.
         let at_path = |(_, path): &&Target| fits(Index::of(&[], &[(None, path.clone())]));
         let methods = requests.targets.iter().filter(at_path).filter_map(|(method, _)| method.clone());
         found.push(Mismatch::Method { found: head.method().clone(), wanted: methods.collect() });

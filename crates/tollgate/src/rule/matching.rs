@@ -1,4 +1,4 @@
-//! What a rule says of the requests that it matches.
+//! Which requests a rule matches.
 
 use std::sync::Arc;
 
@@ -11,60 +11,70 @@ use super::pattern::Pattern;
 use crate::RequestHead;
 use crate::error::ConfigError;
 
-/// The requests that a rule matches, but for predicates.
+/// The requests that a rule matches, apart from its predicates.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
-    /// None stands for all.
+    /// Empty means all.
     pub(super) hosts: Vec<HostPattern>,
-    /// None stands for all.
+    /// Empty means all.
     pub(super) targets: Vec<Target>,
     pub(super) by_hand: bool,
 }
 
 impl Rule {
-    /// Matches requests with this method and path; said several times, any of them.
+    /// Matches requests with this method and path. If called several times, any of them.
     ///
-    /// Paths are written as in axum: `/users/{id}`, `/files/{*rest}`. `GET` matches `HEAD` as well, as
-    /// the same handler serves it.
+    /// Paths are written as in axum: `/users/{id}`, `/files/{*rest}`. `GET` also matches `HEAD`, because the
+    /// same handler serves it.
     ///
     /// # One resource under several paths
     ///
-    /// The segments of a path are matched percent-decoded, and otherwise as the client wrote them: `/files/a`, `/files//a`, `/files/./a` and
-    /// `/files/a/` are four paths, as they are for axum's router. A service that folds them, as `ServeDir` does, or a layer that
-    /// takes off slashes, sees one resource where a rule for `/files/a` sees one of four, and who writes another is not
-    /// limited by it. So does one that decodes a path before it routes: a `%2F` is part of a segment here, and `/files%2Fa` is
-    /// another path than `/files/a`. There, limit all that the service serves, with a key that does not have the path in it; or have a layer
-    /// outside this one answer, or rewrite, whatever is not written in the plain way. What is served under `/files` is three paths:
-    /// `/files`, `/files/` and `/files/{*rest}`, which never stands for nothing.
+    /// The segments of a path are matched percent-decoded, but otherwise as the client wrote them.
+    /// `/files/a`, `/files//a`, `/files/./a` and `/files/a/` are four paths, as they are for axum's router. A
+    /// service that folds them, as `ServeDir` does, or a layer that strips slashes, sees one resource, but a
+    /// rule for `/files/a` matches only one of the four. A client that writes another one is not limited by
+    /// it.
+    ///
+    /// The same goes for a service that decodes a path before it routes: here a `%2F` is part of a segment,
+    /// and `/files%2Fa` is a different path from `/files/a`.
+    ///
+    /// For such services, limit everything that the service serves, with a key that does not contain the
+    /// path. Or have a layer outside this one answer or rewrite every path that is not written in the plain
+    /// form. What is served under `/files` is three paths: `/files`, `/files/` and `/files/{*rest}`, because
+    /// `{*rest}` never matches an empty rest.
     pub fn on(mut self, method: Method, path: impl Into<String>) -> Self {
         self.targets.push((Some(method), Some(path.into())));
         self
     }
 
-    /// Matches requests with this path, whatever their method; said several times, any of them.
+    /// Matches requests with this path, whatever their method. If called several times, any of them.
     ///
-    /// Servers may take several paths for one that a rule takes for several: see [`on`](Self::on).
+    /// A server may treat several paths as one that a rule treats as several: see [`on`](Self::on).
     pub fn on_path(mut self, path: impl Into<String>) -> Self {
         self.targets.push((None, Some(path.into())));
         self
     }
 
-    /// Matches requests with this method, whatever their path; said several times, any of them, and any of the paths
-    /// that are said beside it. `GET` matches `HEAD` as well.
+    /// Matches requests with this method, whatever their path.
+    ///
+    /// If called several times, any of them, and any of the paths that are added beside it. `GET` also
+    /// matches `HEAD`.
     pub fn on_method(mut self, method: Method) -> Self {
         self.targets.push((Some(method), None));
         self
     }
 
-    /// Matches requests to this host only; said several times, to any of them. Methods and paths have to match as well.
+    /// Matches only requests to this host. If called several times, to any of them.
     ///
-    /// `api.example.com` is that host alone, and `*.example.com` all hosts below `example.com`, however far below, but not
-    /// `example.com` itself. An IPv6 address stands in brackets. Capitals, the port of a request and a dot at the end make
-    /// no difference.
+    /// Methods and paths have to match as well.
     ///
-    /// The host is what the request [says it is](RequestHead::host), so a caller who can reach the server under any name
-    /// chooses which of such rules apply. Have a rule that names no host beside them, unless something in front of
-    /// the server lets known hosts through only.
+    /// `api.example.com` is that host alone. `*.example.com` is all hosts below `example.com`, at any depth,
+    /// but not `example.com` itself. An IPv6 address is written in brackets. Upper case, the port of a
+    /// request and a trailing dot make no difference.
+    ///
+    /// The host is what the request [claims](RequestHead::host), so a caller who can reach the server under
+    /// any name chooses which of these rules apply. Add a rule without a host as well, unless something in
+    /// front of the server lets only known hosts through.
     ///
     /// ```
     /// use tollgate::{Limiter, Quota, Rule};
@@ -84,8 +94,9 @@ impl Rule {
         self
     }
 
-    /// Matches no request: the rule is for what [`Limiter::charge`](crate::Limiter::charge) charges, such as the messages of a
-    /// socket whose opening other rules of the limiter count.
+    /// Matches no request: the rule is only charged through [`Limiter::charge`](crate::Limiter::charge).
+    ///
+    /// An example is the messages of a socket whose opening is counted by other rules of the limiter.
     ///
     /// ```
     /// use tollgate::{Limiter, Quota, Rule};
@@ -103,7 +114,7 @@ impl Rule {
         Self { by_hand: true, ..self }
     }
 
-    /// Matches only requests of which this is true; said several times, all of them.
+    /// Matches only requests that satisfy this predicate. If called several times, all of them.
     pub fn when(mut self, predicate: impl Fn(&RequestHead<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.predicates.push(Arc::new(predicate));
         self
@@ -145,7 +156,7 @@ impl Rule {
         self.targets.iter().map(target).collect()
     }
 
-    /// What it says of requests, which is in vain if it is charged by hand.
+    /// What the rule says about requests, which has no effect if it is charged by hand.
     fn in_vain(&self) -> Option<String> {
         let target = |(method, path): &(Option<Method>, Option<String>)| match (method, path) {
             (_, Some(path)) => format!("the path `{path}`"),

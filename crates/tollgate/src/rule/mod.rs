@@ -45,7 +45,7 @@ type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
 type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync>;
 
-/// A name, what requests it matches, what key it counts by, and a quota.
+/// A name, the requests that it matches, the key that it counts by, and a quota.
 ///
 /// On its own, `Rule::new("name", quota)` matches every request and counts by the peer's address.
 ///
@@ -61,7 +61,7 @@ type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync>;
 ///     .on_path("/api/{*rest}")
 ///     .key(key::header("x-api-key").secret())
 ///     .tier("pro", Quota::per_minute(6_000))
-///     // What an outer layer has found out about the caller, and not what the caller says.
+///     // From what an outer layer has found out about the caller, not from what the caller sends.
 ///     .tier_by(|head| head.extension::<Pro>().map(|_| "pro"));
 /// # let _ = (login, api);
 /// ```
@@ -73,7 +73,7 @@ pub struct Rule {
     key: KeySource,
     missing_key: MissingKey,
     hosts: Vec<String>,
-    /// Methods and paths, each of which may be any.
+    /// Methods and paths. `None` means any.
     targets: Vec<(Option<Method>, Option<String>)>,
     by_hand: bool,
     predicates: Vec<Predicate>,
@@ -89,7 +89,7 @@ pub struct Rule {
     tier_candidates: Vec<(String, Quota)>,
 }
 
-/// What a rule does with a request that has not got its key.
+/// What a rule does with a request that does not have its key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {
@@ -98,7 +98,7 @@ pub enum MissingKey {
     Shared,
     /// The rule does not count such a request.
     Skip,
-    /// The request is denied, unless the rule is [in shadow](Mode) for those that are counted together.
+    /// The request is denied, unless the rule is [in shadow](Mode) for the requests without a key.
     Deny,
 }
 
@@ -108,7 +108,7 @@ enum Cost {
     By(CostFn),
 }
 
-/// Whether what was charged is settled afterwards, and by what.
+/// Whether charges are settled afterwards, and by what.
 #[derive(Clone, Default)]
 struct Settling {
     by_response: Option<SettleFn>,
@@ -116,7 +116,7 @@ struct Settling {
 }
 
 impl Rule {
-    /// A rule that matches every request and counts by the peer's address.
+    /// Creates a rule that matches every request and counts by the peer's address.
     pub fn new(name: impl Into<String>, quota: Quota) -> Self {
         Self {
             name: name.into(),
@@ -145,26 +145,25 @@ impl Rule {
         Self { key: KeySource::new(key), ..self }
     }
 
-    /// What to do with a request that has not got the key. Such requests share one key unless it is said.
+    /// What to do with a request that does not have the key. By default such requests share one key.
     pub fn on_missing_key(self, missing_key: MissingKey) -> Self {
         Self { missing_key, ..self }
     }
 
-    /// Has a tier: callers who are in it have this quota, or none, instead of the rule's own.
+    /// Adds a tier: callers in it have this quota, or no limit, instead of the rule's own quota.
     ///
-    /// Who is in it is for [`tier_by`](Self::tier_by) to say. A caller who changes tiers keeps what it
-    /// has used.
+    /// [`tier_by`](Self::tier_by) determines who is in it. A caller who changes tiers keeps what it has used.
     pub fn tier(mut self, name: impl Into<String>, tier: impl Into<Tier>) -> Self {
         self.tiers.push((name.into(), tier.into()));
         self
     }
 
-    /// Finds a caller's tier: its name, or a quota for this caller alone, or `None` for the rule's own.
+    /// Finds a caller's tier: its name, a quota for this caller alone, or `None` for the rule's own quota.
     ///
-    /// Whoever can choose the tier chooses the quota: take it from what the server knows of the caller,
-    /// not from what the caller says. A tier that changes to and fro (or a lookup that fails and says `None`) gains nothing:
-    /// two quotas at once are both counted, and together admit no more than the looser. Of more than two, all together admit
-    /// no more than the loosest.
+    /// Whoever can choose the tier chooses the quota: derive it from what the server knows about the caller,
+    /// not from what the caller sends. A tier that changes back and forth (or a lookup that fails and returns
+    /// `None`) gains nothing: if two quotas are used at once, both are counted, and together they admit no
+    /// more than the looser one. With more than two, all together admit no more than the loosest.
     pub fn tier_by<T, F>(self, lookup: F) -> Self
     where
         T: Into<TierChoice>,
@@ -174,7 +173,7 @@ impl Rule {
         Self { tier_lookup: Some(lookup), ..self }
     }
 
-    /// Finds a caller's tier by asking somebody else.
+    /// Finds a caller's tier with an async lookup.
     ///
     /// The closure takes what it needs from the head before it waits.
     pub fn tier_by_async<T, U, F>(self, lookup: F) -> Self
@@ -190,7 +189,7 @@ impl Rule {
         Self { tier_lookup: Some(lookup), ..self }
     }
 
-    /// What a request costs; one unless it is said.
+    /// What a request costs. One by default.
     pub fn cost(self, cost: u32) -> Self {
         Self { cost: Cost::Fixed(cost), ..self }
     }
@@ -200,23 +199,24 @@ impl Rule {
         Self { cost: Cost::By(Arc::new(cost)), ..self }
     }
 
-    /// What the request has really cost is told by the head of its response.
+    /// Settles what a request has really cost by the head of its response.
     ///
-    /// What [`cost`](Self::cost) says is charged before the request goes on, so that many at once cannot slip under the
-    /// limit. When the response is there, the difference is given back, or taken, whether or not it is left: what is
-    /// beyond that is a debt, which is paid off before anything else is admitted. Nobody waits for this, and if there
-    /// is no difference the store is not asked.
+    /// The [`cost`](Self::cost) is charged before the request is forwarded, so that many concurrent requests
+    /// cannot slip under the limit. When the response arrives, the difference is given back, or taken,
+    /// whether or not it is left. Anything beyond what is left is a debt, which is paid off before anything
+    /// else is admitted. Nothing waits for this, and if there is no difference the store is not asked.
     ///
-    /// A request that gets no response (its client goes away, the inner service fails or panics, the process is killed)
-    /// has cost what was charged. What a handler [has settled](crate::Limits::settle) is not settled again.
+    /// A request that gets no response (its client goes away, the inner service fails or panics, the process
+    /// is killed) costs what was charged. What a handler [has settled](crate::Limits::settle) is not settled
+    /// again.
     ///
-    /// A gRPC call that fails at once has its `grpc-status` among the header fields. That of any other is in the trailers,
-    /// which come after the head and are not seen here.
+    /// A gRPC call that fails immediately has its `grpc-status` among the header fields. For any other call
+    /// it is in the trailers, which come after the head and are not seen here.
     ///
     /// ```
     /// use tollgate::{Quota, Rule};
     ///
-    /// // A handler that knows what a query has cost tells it in the response's extensions.
+    /// // A handler reports the real cost of a query in the response's extensions.
     /// #[derive(Clone)]
     /// struct QueryCost(u32);
     ///
@@ -232,8 +232,9 @@ impl Rule {
         self
     }
 
-    /// Requests whose response is like this cost nothing: what was charged is given back. See
-    /// [`settle_by`](Self::settle_by), which this takes the place of.
+    /// Makes requests free whose response satisfies the predicate: what was charged is given back.
+    ///
+    /// This replaces [`settle_by`](Self::settle_by).
     ///
     /// ```
     /// use http::{Method, StatusCode};
@@ -243,7 +244,7 @@ impl Rule {
     /// let login = Rule::new("login", Quota::sliding_log(5, MINUTE))
     ///     .on(Method::POST, "/login")
     ///     .free_when(|response| response.status() != StatusCode::UNAUTHORIZED);
-    /// // What is our fault, or was not changed, is free.
+    /// // Server errors and unmodified responses are free.
     /// let api = Rule::new("api", Quota::per_second(10)).free_when(|response| {
     ///     response.status().is_server_error() || response.status() == StatusCode::NOT_MODIFIED
     /// });
@@ -252,28 +253,33 @@ impl Rule {
         self.settle_by(move |response| if is_free(response) { Settle::Free } else { Settle::Keep })
     }
 
-    /// What the request has really cost is told by its handler, or by its body: see [`Limits`](crate::Limits) and
-    /// [`MeterLayer`](crate::MeterLayer).
+    /// Lets the handler or the body settle what the request has really cost.
+    ///
+    /// See [`Limits`](crate::Limits) and [`MeterLayer`](crate::MeterLayer).
     pub fn settle_in_handler(mut self) -> Self {
         self.settling.in_handler = true;
         self
     }
 
-    /// Requests that are over the limit are held back until they are not, if that takes no longer than this, instead of
-    /// refused. Whatever the algorithm; a leaky bucket holds back what is in its queue anyhow, and that time is not counted
-    /// to this one.
+    /// Holds requests back that are over the limit, for at most this long, instead of refusing them.
     ///
-    /// - Those who wait for one key are served in the order in which they came to this process, and who comes while others
-    ///   wait goes to the end of their line. Whom it would take too long there is refused at once, as far as that can be
-    ///   told, and in any case when the time is over.
-    /// - Whoever goes away leaves the line at once, as soon as the server notices. Nothing has been charged.
-    /// - What is given back in this process, by a refund, a reset or a response that is settled, is there for whoever waits.
-    ///   Rules that are [swapped](crate::Limiter::swap) are those of requests that come afterwards: who waits does so under the rules
-    ///   that it came under, and who comes behind waits as well.
-    /// - How many wait [is bounded](crate::LimiterBuilder::max_waiting).
-    /// - With several rules, each that is over its limit must be ready to hold the request back for as long as it takes. Else the
-    ///   request is refused at once, also while others wait.
-    /// - Whom a rule denies [locally](crate::FailurePolicy::Local), as the store fails, is refused at once.
+    /// A request is held back until it is no longer over the limit, if that takes no longer than this. This
+    /// works with every algorithm. A leaky bucket holds back what is in its queue anyway, and that time does
+    /// not count towards this one.
+    ///
+    /// - Requests that wait for one key are served in the order in which they reached this process. A request
+    ///   that arrives while others wait goes to the end of their line. If that would take too long, it is
+    ///   refused immediately as far as that can be foreseen, and in any case when the time is over.
+    /// - A client that goes away leaves the line as soon as the server notices. Nothing has been charged.
+    /// - Budget that is given back in this process, by a refund, a reset or a settled response, is available
+    ///   to waiting requests.
+    /// - [Swapped](crate::Limiter::swap) rules apply to requests that arrive afterwards. A waiting request
+    ///   waits under the rules that it arrived under, and requests that arrive behind it wait as well.
+    /// - The number of waiting requests [is bounded](crate::LimiterBuilder::max_waiting).
+    /// - With several rules, each one that is over its limit must be ready to hold the request back for as
+    ///   long as it takes. Otherwise the request is refused immediately, even while others wait.
+    /// - A request that a rule denies [locally](crate::FailurePolicy::Local), because the store fails, is
+    ///   refused immediately.
     /// - A [tier](crate::Tier::hold_up_to) can have its own time.
     ///
     /// ```
@@ -286,44 +292,46 @@ impl Rule {
         Self { hold: up_to, ..self }
     }
 
-    /// What to do when the store cannot decide. Requests are allowed unless it is said.
+    /// What to do when the store cannot decide. By default requests are allowed.
     pub fn on_store_failure(self, failure: FailurePolicy) -> Self {
         Self { failure, ..self }
     }
 
-    /// Whether what the rule says counts; it does unless it is said.
+    /// Whether the rule is enforced. It is by default.
     pub fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// Counts, and says what it would do in metrics and logs, but does not do it: [`Mode::Shadow`].
+    /// Counts and reports in metrics and logs what the rule would do, without doing it: [`Mode::Shadow`].
     pub fn shadow(self) -> Self {
         self.mode(Mode::Shadow)
     }
 
-    /// Has another quota run in shadow beside the rule's own, to see what it would do. What is counted under it is a counter
-    /// of its own, under the name of the rule and `~candidate`.
+    /// Runs another quota in shadow beside the rule's own, to see what it would do.
     ///
-    /// It is for those who are in no tier; [`candidate_of_tier`](Self::candidate_of_tier) is for the others.
+    /// It has its own counter, under the name of the rule followed by `~candidate`.
+    ///
+    /// It applies to callers who are in no tier; for the others use
+    /// [`candidate_of_tier`](Self::candidate_of_tier).
     pub fn candidate(self, quota: Quota) -> Self {
         Self { candidate: Some(quota), ..self }
     }
 
-    /// Has another quota run in shadow beside that of a [tier](Self::tier).
+    /// Runs another quota in shadow beside that of a [tier](Self::tier).
     pub fn candidate_of_tier(mut self, tier: impl Into<String>, quota: Quota) -> Self {
         self.tier_candidates.push((tier.into(), quota));
         self
     }
 
-    /// Whether header fields tell of the rule while it is in shadow, as if it were enforced; they do not unless it is said.
+    /// Whether header fields report the rule while it is in shadow, as if it were enforced. Off by default.
     ///
-    /// As nobody waits for what a rule in shadow says, a store that is asked over the network may not have answered when the
-    /// response is there. Then the fields do not tell of it.
+    /// Nothing waits for a rule in shadow, so a store that is asked over the network may not have answered
+    /// when the response is ready. In that case the fields do not report the rule.
     pub fn show_in_shadow(self, on: bool) -> Self {
         Self { shows_shadow: on, ..self }
     }
 
-    /// Whether the rule makes sense by itself: what [`LimiterBuilder::build`](crate::LimiterBuilder::build) would say of it.
+    /// Checks the rule by itself, as [`LimiterBuilder::build`](crate::LimiterBuilder::build) would.
     ///
     /// ```
     /// use tollgate::{Quota, Rule};
@@ -334,7 +342,7 @@ impl Rule {
     ///
     /// # Errors
     ///
-    /// When it does not. The error is the first that is found, and says why.
+    /// If the rule is invalid. The error is the first one found, and says why.
     pub fn check(&self) -> Result<(), ConfigError> {
         Rules::new(vec![self.clone()]).map(drop)
     }

@@ -1,12 +1,12 @@
-//! Whether a rule's answer counts.
+//! Whether a rule is enforced.
 
 use tollgate_core::{Key, RuleName, Share};
 
-/// What becomes of what a rule says.
+/// Whether a rule is enforced, or only counts.
 ///
-/// A rule in shadow counts as if it were enforced, and says so in metrics and logs. It never denies a request, never holds
-/// one back, and nobody waits for what it says. Requests that the enforced rules deny are not counted by those in shadow
-/// either, as they would not have gone on.
+/// A rule in shadow counts as if it were enforced, and reports that in metrics and logs. It never denies a
+/// request, never holds one back, and nothing waits for it. Requests that the enforced rules deny are not
+/// counted by rules in shadow either, because they would not have been forwarded.
 ///
 /// ```
 /// use tollgate::{Mode, Quota, Rule, Share};
@@ -23,31 +23,32 @@ use tollgate_core::{Key, RuleName, Share};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// It counts.
+    /// The rule is enforced.
     #[default]
     Enforce,
-    /// It is counted and told in metrics and logs, and nothing else comes of it.
+    /// The rule is counted and reported in metrics and logs, with no other effect.
     Shadow,
-    /// It is enforced for this share of all keys, and in shadow for the others. See [`Share::includes`].
+    /// The rule is enforced for this share of all keys, and in shadow for the others. See
+    /// [`Share::includes`].
     ///
-    /// Requests without the key are all of one share, whatever [becomes of them](crate::MissingKey): that of
-    /// [`Key::GLOBAL`].
+    /// Requests without the key all belong to the same share, that of [`Key::GLOBAL`], however [they are
+    /// treated](crate::MissingKey).
     EnforceFor(Share),
 }
 
-/// For what a charge is made.
+/// The role in which a charge is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// To be obeyed.
+    /// Enforced.
     Enforced,
-    /// To be seen.
+    /// Only observed.
     Shadow,
-    /// To be seen, under the quota that may be the next.
+    /// Only observed, under the candidate quota.
     Candidate,
 }
 
 impl Role {
-    /// As it stands in metrics and events.
+    /// The name in metrics and events.
     #[cfg(any(feature = "metrics", feature = "tracing"))]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! A set of rules as users see it: one value, which is swapped whole.
+//! A set of rules as users see it: one value, which is swapped as a whole.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::error::ConfigError;
 /// let before = limiter.swap(stricter);
 /// assert_eq!(limiter.rule_set().version(), Some("incident-7"));
 ///
-/// // It is over.
+/// // The incident is over.
 /// limiter.swap(before);
 /// # Ok(())
 /// # }
@@ -37,12 +37,12 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// When a rule makes no sense, or two do not fit together. The error says which and why.
+    /// If a rule is invalid, or two rules do not fit together. The error says which and why.
     pub fn new(rules: impl IntoIterator<Item = Rule>) -> Result<Self, ConfigError> {
         Ok(Self { rules: Arc::new(Rules::new(rules.into_iter().collect())?) })
     }
 
-    /// The same set, called by this version: whatever tells it from those before and after.
+    /// The same set with this version, which distinguishes it from those before and after.
     #[must_use]
     pub fn with_version(mut self, version: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.rules).version = Some(version.into());
@@ -55,7 +55,7 @@ impl RuleSet {
         self.rules.version.as_deref()
     }
 
-    /// The names of its rules, in their order.
+    /// The names of its rules, in order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = RuleName> {
         self.rules.iter().map(|rule| rule.name)
     }

@@ -15,9 +15,9 @@ use crate::RequestHead;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tier {
-    /// A quota of its own.
+    /// Its own quota.
     Limited(Quota),
-    /// A quota of its own, and requests that are over it are held back instead of refused. See [`Tier::hold_up_to`].
+    /// Its own quota, and requests over it are held back instead of refused. See [`Tier::hold_up_to`].
     Held {
         /// The quota.
         quota: Quota,
@@ -29,16 +29,17 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// Requests of this tier that are over its quota are held back until they are not, if that takes no longer than this,
-    /// instead of refused: as [`Rule::hold_up_to`](crate::Rule::hold_up_to) does for a whole rule, whose place this takes.
-    /// Zero stands for refusing.
+    /// Holds requests of this tier back that are over its quota, for at most this long, instead of refusing
+    /// them.
+    ///
+    /// This replaces [`Rule::hold_up_to`](crate::Rule::hold_up_to) for this tier. Zero means refusing.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Quota, Rule, Tier};
     ///
     /// # struct Pro;
-    /// // Who does not pay is refused, who pays is smoothed.
+    /// // Paying customers are smoothed, others are refused.
     /// let rule = Rule::new("api", Quota::per_second(2))
     ///     .tier("pro", Tier::from(Quota::per_second(20)).hold_up_to(Duration::from_secs(2)))
     ///     .tier_by(|head| head.extension::<Pro>().map(|_| "pro"));
@@ -60,8 +61,8 @@ impl From<Quota> for Tier {
 
 /// Which tier a caller is in.
 ///
-/// Mostly a name, of a tier that the rule has. `None`, and a name that the rule does not have, mean the
-/// rule's own quota, so that a caller of a tier that nobody told the rule about is limited all the same.
+/// Usually the name of one of the rule's tiers. `None`, and a name that the rule does not have, mean the
+/// rule's own quota, so that a caller in a tier unknown to the rule is still limited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TierChoice {
@@ -70,7 +71,7 @@ pub enum TierChoice {
     Default,
     /// The tier of this name.
     Named(Cow<'static, str>),
-    /// A quota, or none, for this caller alone.
+    /// A quota, or no limit, for this caller alone.
     Custom(Tier),
 }
 
