@@ -6,8 +6,8 @@ use http::{Extensions, HeaderMap, Response, StatusCode, Version, response};
 
 /// A response's head: all of it but the body.
 ///
-/// What a request really cost is [told from this](crate::Rule::settle_by), so that it works for every type of
-/// body.
+/// The real cost of a request is [settled from this](crate::Rule::settle_by), so that it works for every type
+/// of body.
 #[derive(Clone, Copy)]
 pub struct ResponseHead<'a> {
     status: StatusCode,

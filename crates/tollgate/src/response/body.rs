@@ -16,7 +16,7 @@ use crate::headers::push_number;
 
 /// A JSON body: `{"error":"rate_limited","retry_after_seconds":37,…}`. The default.
 ///
-/// Requests of gRPC and gRPC-Web are answered in their own way, as by [`GrpcRejection`](crate::GrpcRejection).
+/// gRPC and gRPC-Web requests get a gRPC status instead, as from [`GrpcRejection`](crate::GrpcRejection).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonRejection;
 
@@ -43,7 +43,7 @@ impl<B: From<Bytes>> Rejection<B> for JsonRejection {
 const REMEMBERED: usize = 32;
 
 thread_local! {
-    /// Bodies by rule and wait. In a flood they are the same again and again.
+    /// Bodies by rule and wait. In a flood the same ones recur again and again.
     static BODIES: RefCell<[Option<(RuleName, u64, Bytes)>; REMEMBERED]> =
         const { RefCell::new([const { None }; REMEMBERED]) };
 }
@@ -66,7 +66,7 @@ fn json(refusal: &Refusal<'_>, wait: Option<u64>) -> Bytes {
         return body;
     }
     let body = write_json(refusal, Some(rule), Some(wait));
-    // Where it cannot be remembered, the thread is about to end.
+    // If it cannot be remembered, the thread is about to end.
     let _ = BODIES.try_with(|bodies| {
         if let Ok(mut bodies) = bodies.try_borrow_mut() {
             bodies[place] = Some((rule, wait, body.clone()));
@@ -99,9 +99,9 @@ fn write_json(refusal: &Refusal<'_>, rule: Option<RuleName>, wait: Option<u64>) 
     body.into()
 }
 
-/// A problem document (RFC 9457), of the types that the IETF's draft for rate-limit fields has.
+/// A problem document (RFC 9457), with the types from the IETF draft for rate-limit fields.
 ///
-/// Requests of gRPC and gRPC-Web are answered in their own way, as by [`GrpcRejection`](crate::GrpcRejection).
+/// gRPC and gRPC-Web requests get a gRPC status instead, as from [`GrpcRejection`](crate::GrpcRejection).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemRejection;
 
@@ -155,7 +155,7 @@ fn problem(refusal: &Refusal<'_>) -> Bytes {
     body.into()
 }
 
-/// A rule's name has only characters that can stand in a JSON string as they are.
+/// A rule's name contains only characters that need no escaping in a JSON string.
 fn push_name(body: &mut String, rule: RuleName) {
     body.push('"');
     body.push_str(rule.as_str());

@@ -1,4 +1,4 @@
-//! A body that is chosen while the program runs.
+//! A body that is chosen at run time.
 
 use bytes::Bytes;
 use http::Response;
@@ -6,7 +6,7 @@ use http::Response;
 use super::{Fields, JsonRejection, ProblemRejection, Refusal, Rejection};
 use crate::RequestHead;
 
-/// A [`Rejection`] that is chosen by what a configuration says, and not by its type.
+/// A [`Rejection`] that is chosen by configuration at run time, not by its type.
 ///
 /// ```
 /// use tollgate::{ChosenRejection, Quota, RateLimitLayer};
@@ -21,7 +21,7 @@ use crate::RequestHead;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum ChosenRejection<R = JsonRejection> {
-    /// What the application has.
+    /// The application's own rejection.
     Own(R),
     /// [`JsonRejection`].
     Json,

@@ -1,4 +1,4 @@
-//! What a request that does not go on is answered.
+//! The responses to rejected requests.
 
 mod body;
 mod chosen;
@@ -19,33 +19,34 @@ pub use self::grpc::GrpcRejection;
 use crate::RequestHead;
 use crate::headers::{Trio, seconds, wait};
 
-/// What says for how long a response can be used.
+/// Fields that say how long a response can be reused.
 const FRESHNESS: [HeaderName; 4] = [EXPIRES, ETAG, LAST_MODIFIED, AGE];
 
-/// Whether a field says so, to all caches or to some: `CDN-Cache-Control` and its like (RFC 9213) go before `Cache-Control`.
+/// Whether a field says how long a response can be reused, to all caches or to some: `CDN-Cache-Control` and
+/// similar fields (RFC 9213) take precedence over `Cache-Control`.
 fn is_freshness(name: &HeaderName) -> bool {
     let text = name.as_str();
     FRESHNESS.contains(name) || text.ends_with("-cache-control") || text == "surrogate-control"
 }
 
-/// Why a request does not go on.
+/// Why a request is rejected.
 ///
-/// A caller that is over its limit and a store that cannot tell are different things, and are answered
-/// differently: 429 and 503.
+/// A caller that is over its limit and a store that cannot decide are different things, and are answered
+/// differently: with 429 and with 503.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Refusal<'a> {
     /// A rule denies.
     Limited(&'a Decision),
-    /// The store could not decide, and a rule [denies](crate::FailurePolicy::Deny) then.
+    /// The store could not decide, and a rule [denies](crate::FailurePolicy::Deny) in that case.
     Unavailable {
-        /// Why it could not. Not for clients: it may tell of what is inside.
+        /// Why it could not. Not for clients: it may reveal internals.
         error: &'a StoreError,
         /// The rule, or the first of several.
         rule: RuleName,
     },
-    /// The request would have to be held back, and cannot be: too many
-    /// [wait already](crate::LimiterBuilder::max_waiting), or the limiter [is closed](crate::Limiter::close).
+    /// The request would have to be held back, but there is no room: too many [wait
+    /// already](crate::LimiterBuilder::max_waiting), or the limiter [is closed](crate::Limiter::close).
     NoRoom,
 }
 
@@ -59,13 +60,13 @@ impl Refusal<'_> {
         }
     }
 
-    /// After how many seconds to try again: at least one, or `None` if it would be in vain.
+    /// After how many seconds to try again: at least one, or `None` if it would never succeed.
     #[must_use]
     pub fn retry_after_seconds(&self) -> Option<u64> {
         self.wait().map(seconds)
     }
 
-    /// How long to wait before trying again, exactly, or `None` if it would be in vain.
+    /// The exact time to wait before trying again, or `None` if it would never succeed.
     #[inline]
     fn wait(&self) -> Option<Duration> {
         match self {
@@ -75,7 +76,7 @@ impl Refusal<'_> {
     }
 }
 
-/// The fields that the layer adds to the response for a request that does not go on, but for those of the IETF.
+/// The fields that the layer adds to the response for a rejected request, except the IETF fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields {
     retry_after: Option<u64>,
@@ -88,22 +89,22 @@ impl Fields {
         Self { retry_after: refusal.retry_after_seconds(), trio }
     }
 
-    /// The response with them.
+    /// Adds them to a response.
     fn add_to<B>(&self, mut response: Response<B>) -> Response<B> {
         self.write(response.headers_mut());
         response
     }
 
-    /// Writes them. `Retry-After` is left as it is if it is there.
+    /// Writes them. An existing `Retry-After` is kept.
     fn write(&self, headers: &mut HeaderMap) {
         if let Some(seconds) = self.retry_after {
             if !headers.contains_key(RETRY_AFTER) {
-                // A map that is full, with thousands of fields, stays as it is.
+                // A full map, with thousands of fields, is left unchanged.
                 drop(headers.try_insert(&RETRY_AFTER, wait(seconds)));
             }
         }
-        // RFC 6585, section 4: a 429 must not be stored by a cache. Mostly there is nothing to remove, and
-        // looking at the few fields that are there is quicker than looking for those that are not.
+        // RFC 6585, section 4: a 429 must not be stored by a cache. Usually there is nothing to remove, and
+        // looking at the few fields that are present is faster than looking up the ones that are not.
         if headers.keys().any(is_freshness) {
             let fields: Vec<_> = headers.keys().filter(|name| is_freshness(name)).cloned().collect();
             for field in fields {
@@ -117,11 +118,11 @@ impl Fields {
     }
 }
 
-/// Makes the response for a request that does not go on, with a body of type `B`.
+/// Makes the response for a rejected request, with a body of type `B`.
 ///
-/// [`JsonRejection`] and [`ProblemRejection`] do, for every body that can be made from bytes, and [`GrpcRejection`]
-/// for those that can be empty; and so does a closure. The layer adds `Retry-After`, `Cache-Control: no-store` and the
-/// rate-limit fields by itself.
+/// It is implemented by [`JsonRejection`] and [`ProblemRejection`] for every body that can be made from
+/// bytes, by [`GrpcRejection`] for every body that can be empty, and by closures. The layer itself adds
+/// `Retry-After`, `Cache-Control: no-store` and the rate-limit fields.
 ///
 /// ```
 /// use axum::body::Body;
@@ -138,7 +139,8 @@ pub trait Rejection<B> {
     /// Makes the response.
     fn reject(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>) -> Response<B>;
 
-    /// Makes the response with the layer's fields in it. For those in this crate, which can do both in one go.
+    /// Makes the response with the layer's fields in it. For implementations in this crate, which can do both
+    /// in one step.
     #[doc(hidden)]
     fn respond(&self, head: &RequestHead<'_>, refusal: &Refusal<'_>, fields: &Fields) -> Response<B> {
         fields.add_to(self.reject(head, refusal))
@@ -154,7 +156,7 @@ where
     }
 }
 
-/// Any [`Rejection`] for one type of body, under a type that can be written down.
+/// Any [`Rejection`] for one type of body, under a type that can be named.
 pub struct BoxRejection<B>(Arc<dyn Rejection<B> + Send + Sync>);
 
 impl<B> BoxRejection<B> {

@@ -1,4 +1,4 @@
-//! The header fields of a 429 as it mostly is, ready to be filled in.
+//! The header fields of a typical 429, ready to be filled in.
 
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,15 +7,15 @@ use super::Fields;
 use crate::headers::legacy::{LIMIT, REMAINING, RESET};
 use crate::headers::wait;
 
-/// The fields of a 429. Copying them and filling in the figures is quicker than finding a place for each.
+/// The fields of a 429. Copying them and filling in the figures is faster than inserting each one.
 pub(super) struct Template {
     fields: HeaderMap,
-    /// Whether the map has those to be filled in first, in the order of [`BLANKS`].
+    /// Whether the map starts with the fields to be filled in, in the order of [`BLANKS`].
     in_order: bool,
 }
 
 const BLANKS: [HeaderName; 4] = [RETRY_AFTER, LIMIT, REMAINING, RESET];
-/// In the place of the one field that a server adds to nearly every response.
+/// Reserves room for the one field that a server adds to nearly every response.
 const SPARE: HeaderName = CONTENT_LENGTH;
 
 impl Template {
@@ -27,12 +27,12 @@ impl Template {
         fields.insert(&CONTENT_TYPE, HeaderValue::from_static(content_type));
         fields.insert(&CACHE_CONTROL, HeaderValue::from_static("no-store"));
         fields.insert(&SPARE, HeaderValue::from_static(""));
-        // A map promises no order, but has one, and a copy has the same.
+        // A map guarantees no order, but has one, and a copy has the same.
         let in_order = fields.keys().zip(&BLANKS).all(|(name, blank)| name == blank);
         Self { fields, in_order }
     }
 
-    /// Makes these the fields of a response, if they are those that a 429 mostly has.
+    /// Makes these the fields of a response, if they are those of a typical 429.
     #[inline]
     pub(super) fn fill(&self, fields: &Fields, headers: &mut HeaderMap) -> bool {
         let (Some(retry_after), Some(trio), true) = (fields.retry_after, &fields.trio, self.in_order) else {
@@ -49,7 +49,7 @@ impl Template {
         fill(trio.limit());
         fill(trio.remaining());
         fill(trio.reset());
-        // A copy has room for what it holds and no more; now it has room for one.
+        // A copy has room for exactly what it holds. Removing the spare field makes room for one more.
         headers.remove(SPARE);
         true
     }
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn a_map_keeps_the_order_in_which_it_was_filled() {
-        // Otherwise nothing is wrong, but denials take longer.
+        // Otherwise everything still works, but denials take longer.
         assert!(Template::new("text/plain").in_order);
     }
 

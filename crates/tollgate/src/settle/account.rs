@@ -1,4 +1,4 @@
-//! What was charged for one request, and what has become of it.
+//! What was charged for one request, and what became of it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,17 +14,17 @@ use crate::observe::Settled;
 use crate::response_head::ResponseHead;
 use crate::rule::{Role, Rules};
 
-/// The charges of a request that has gone on.
+/// The charges of a request that was forwarded.
 ///
-/// What is given back of them was never above what was taken, whoever settles how often: an account knows what it
-/// stands at. (But not what a bucket has forgiven that owed all it can.)
+/// However often it is settled and by whom, an account never gives back more than was taken, because it
+/// tracks what stands charged. (But it does not know what a bucket that owed all it can has forgiven.)
 pub(crate) struct Account<S: Store> {
     limiter: Limiter<S>,
     /// The rules that it was charged under.
     rules: Arc<Rules>,
-    /// `None` if nothing was charged, because no rule counts the request or the store could not tell.
+    /// `None` if nothing was charged, because no rule counts the request or the store could not decide.
     decision: Option<Decision>,
-    /// Whether it was decided in this process, as the store failed.
+    /// Whether it was decided in this process, because the store failed.
     is_local: bool,
     entries: Mutex<SmallVec<[Entry; 2]>>,
 }
@@ -32,29 +32,30 @@ pub(crate) struct Account<S: Store> {
 /// What was charged under one rule.
 struct Entry {
     planned: Planned,
-    /// Oldest first. What is given back is given back of the newest.
+    /// Oldest first. Refunds are taken from the newest.
     takes: SmallVec<[Take; 1]>,
-    /// Whether the handler has said what it costs. Then nobody else does.
+    /// Whether the handler has settled the cost. Then nothing else does.
     is_settled: bool,
-    /// What it is to be brought to when it is known to be charged: nobody waits for what is charged to be seen.
+    /// Set while a shadow charge is under way, which nothing waits for. The inner value is the cost to settle
+    /// to once the charge has been made.
     awaited: Option<Option<u32>>,
 }
 
 /// A part of what was charged, and the receipt for it if there is one.
 struct Take {
     cost: u32,
-    /// How much of it has been taken for certain, and so can be given back.
+    /// How much of it has certainly been taken, and so can be given back.
     taken: u32,
     receipt: Option<Receipt>,
 }
 
 impl Take {
-    /// What was charged because it fitted.
+    /// A charge that was made because it fitted.
     const fn charged(cost: u32, receipt: Receipt) -> Self {
         Self { cost, taken: cost, receipt: Some(receipt) }
     }
 
-    /// Makes it smaller, and says how much is to be given back.
+    /// Lowers the cost, and returns how much to give back.
     fn lower(&mut self, by: u32) -> u32 {
         self.cost -= by;
         let back = self.taken.saturating_sub(self.cost);
@@ -63,20 +64,20 @@ impl Take {
     }
 }
 
-/// What was asked for by the handler.
+/// A change that the handler requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// This much in all.
+    /// This much in total.
     To(u32),
     /// This much less.
     Less(u32),
-    /// This much, unless it is more already.
+    /// At least this much.
     AtLeast(u32),
 }
 
-/// An [`Account`], whatever the store.
+/// An [`Account`], whatever its store.
 pub(crate) trait Settling: Send + Sync {
-    /// What was decided, if anything was charged.
+    /// The decision, if anything was charged.
     fn decision(&self) -> Option<&Decision>;
 
     /// What stands charged under a rule; `None` if the rule does not count the request.
@@ -88,25 +89,25 @@ pub(crate) trait Settling: Send + Sync {
     /// Charges more under a rule, if it fits.
     fn charge(self: Arc<Self>, rule: String, cost: u32) -> Charging;
 
-    /// Settles by the response what the rules settle by it.
+    /// Settles by the response, for the rules that do so.
     fn answered(&self, response: &ResponseHead<'_>);
 }
 
 pub(crate) type Charging = Pin<Box<dyn Future<Output = Result<Option<Decision>, LimiterError>> + Send>>;
 
 impl<S: Store> Account<S> {
-    /// Of a request that nobody counts.
+    /// The account of a request that no rule counts.
     pub(crate) fn empty(limiter: Limiter<S>, rules: Arc<Rules>) -> Self {
         Self { limiter, rules, decision: None, is_local: false, entries: Mutex::default() }
     }
 
-    /// Of a request that is only counted to be seen.
+    /// The account of a request that is counted only in shadow.
     pub(crate) fn shadow(limiter: Limiter<S>, plan: &Plan) -> Self {
         let entries = Mutex::new(plan.shadows().iter().map(|planned| Entry::new(planned, None)).collect());
         Self { limiter, rules: Arc::clone(plan.rules()), decision: None, is_local: false, entries }
     }
 
-    /// What came of a charge that was made to be seen.
+    /// Records the result of a shadow charge.
     pub(crate) fn shadowed(&self, planned: &Planned, decision: Option<&Decision>) {
         let name = self.rules.name_of(planned);
         let receipt = decision.and_then(|decision| Receipt::of(decision, name));
@@ -126,7 +127,7 @@ impl<S: Store> Account<S> {
         }
     }
 
-    /// Of a request that was admitted.
+    /// The account of an admitted request.
     pub(crate) fn new(limiter: Limiter<S>, plan: &Plan, decision: Decision, is_local: bool) -> Self {
         let entries = plan.entries().iter().filter_map(|planned| {
             let receipt = Receipt::of(&decision, plan.rules().name_of(planned))?;
@@ -139,18 +140,18 @@ impl<S: Store> Account<S> {
     }
 
     fn entries(&self) -> MutexGuard<'_, SmallVec<[Entry; 2]>> {
-        // Whoever panicked here has left nothing half done that matters more than going on.
+        // A panic while the lock was held leaves nothing half done that matters more than continuing.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `f` with what was charged under a rule to be obeyed, if it counts the request.
+    /// Calls `f` with the enforced charge under a rule, if the rule counts the request.
     fn with<T>(&self, rule: &str, f: impl FnOnce(&mut Entry) -> T) -> Result<Option<T>, LimiterError> {
         let number = self.rules.find_or(rule)?;
         let is_it = |entry: &&mut Entry| entry.planned.rule == number && entry.planned.role == Role::Enforced;
         Ok(self.entries().iter_mut().find(is_it).map(f))
     }
 
-    /// Brings an entry to what it should cost. Where it is that already, the store is not asked.
+    /// Brings an entry to a new cost. If it is at that cost already, the store is not asked.
     fn bring(&self, entry: &mut Entry, cost: u32) {
         if let Some(awaited) = &mut entry.awaited {
             *awaited = Some(cost);
@@ -174,7 +175,7 @@ impl<S: Store> Account<S> {
         let receipt = entry.takes.first().and_then(|first| first.receipt);
         let debit =
             |charge| receipt.map_or(Debit::new(charge), |receipt| Debit::new(charge).receipt(receipt));
-        // The call hands it over; nobody waits for it.
+        // The call hands the debit over; nothing waits for it.
         let max = match self.local_store() {
             Some(store) => {
                 let quota = self.local_quota(&entry.planned);
@@ -188,14 +189,15 @@ impl<S: Store> Account<S> {
             }
         };
         entry.takes.push(match charge.quota.algorithm() {
-            // A bucket does not ask when it was taken, and owes no more than it holds, however often it is debited. (What has come
-            // back meanwhile is not reckoned: less is given back then, never more.)
+            // A bucket does not care when units were taken, and owes no more than it holds, however often it
+            // is debited. (What has come back meanwhile is not taken into account, so less may be given back
+            // than possible, never more.)
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 let owed = entry.takes.iter().filter(|take| take.receipt.is_none());
                 let owed = owed.fold(0, |sum: u32, take| sum.saturating_add(take.taken));
                 Take { cost, taken: cost.min(max.saturating_sub(owed)), receipt: None }
             }
-            // Elsewhere what is given back must not be of another window.
+            // For the other algorithms, a refund must not affect another window.
             _ => Take { cost, taken: cost, receipt },
         });
     }
@@ -213,7 +215,7 @@ impl<S: Store> Account<S> {
             }
             if newest.cost == 0 {
                 if entry.takes.len() == 1 {
-                    // Its receipt is that of what may come.
+                    // Its receipt is needed for debits that may follow.
                     break;
                 }
                 entry.takes.pop();
@@ -228,7 +230,7 @@ impl<S: Store> Account<S> {
         self.limiter.came_back(rule, entry.planned.key);
     }
 
-    /// The store in this process, if it has decided.
+    /// The in-process store, if it made the decision.
     fn local_store(&self) -> Option<&MemoryStore> {
         self.limiter.local_store().filter(|_| self.is_local)
     }
@@ -257,7 +259,7 @@ impl<S: Store> Account<S> {
 }
 
 impl Entry {
-    /// One whose charge has been made, or is under way.
+    /// An entry whose charge has been made (`take`) or is under way.
     fn new(planned: &Planned, take: Option<Take>) -> Self {
         let awaited = if take.is_some() { None } else { Some(None) };
         Self { planned: planned.clone(), takes: take.into_iter().collect(), is_settled: false, awaited }
@@ -286,7 +288,7 @@ impl<S: Store> Settling for Account<S> {
             let cost = match change {
                 Change::To(cost) => cost,
                 Change::Less(cost) => entry.charged().saturating_sub(cost),
-                // Nothing is said of one that is charged as much.
+                // As much is already charged, so nothing changes.
                 Change::AtLeast(cost) if cost <= entry.charged() => continue,
                 Change::AtLeast(cost) => cost,
             };
@@ -305,12 +307,12 @@ impl<S: Store> Settling for Account<S> {
         let rules: SmallVec<[usize; 2]> =
             self.entries().iter().filter(unsettled).map(|entry| entry.planned.rule).collect();
         for (i, rule) in rules.iter().enumerate() {
-            // A rule that has a candidate is asked once for both.
+            // A rule with a candidate is asked once for both.
             if rules[..i].contains(rule) {
                 continue;
             }
             let rule = *rule;
-            // Whoever is asked here may look at the request's limits, so nothing is locked meanwhile.
+            // The closure called here may look at the request's limits, so nothing is locked meanwhile.
             let cost = match self.rules.rule(rule).settle(response) {
                 Settle::Keep => continue,
                 Settle::Free => 0,

@@ -1,4 +1,4 @@
-//! What a handler sees of the limits of its request, and can do about them.
+//! What a handler sees of the limits of its request, and what it can do about them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use crate::error::LimiterError;
 /// The limits of a request, for its handler: what was decided, and what the request really costs.
 ///
 /// It is in the request's extensions if a rule of the limiter is settled
-/// ([`Rule::settle_in_handler`](crate::Rule::settle_in_handler), [`Rule::settle_by`](crate::Rule::settle_by)), and
-/// with the `axum` feature it is an extractor. Where no rule is settled it can be extracted as well, to be looked at, unless
-/// the layer [does not expose](crate::RateLimitLayer::expose_decision) what it decides. A request that a layer lets pass
-/// uncounted has its limits as well; then there is no [`decision`](Self::decision).
+/// ([`Rule::settle_in_handler`](crate::Rule::settle_in_handler),
+/// [`Rule::settle_by`](crate::Rule::settle_by)). With the `axum` feature it is an extractor. If no rule is
+/// settled, it can still be extracted, read-only, unless the layer [does not
+/// expose](crate::RateLimitLayer::expose_decision) its decisions. A request that a layer lets through
+/// uncounted has its limits as well, but no [`decision`](Self::decision).
 ///
 #[cfg_attr(feature = "axum", doc = "```")]
 #[cfg_attr(not(feature = "axum"), doc = "```ignore")]
@@ -25,7 +26,7 @@ use crate::error::LimiterError;
 ///
 /// async fn ask(limits: Limits, question: String) -> String {
 ///     let answer = format!("You asked: {question}");
-///     // What was reserved was a guess. This is what it came to.
+///     // The reservation was a guess. This is the real cost.
 ///     let tokens = answer.split_whitespace().count() as u32;
 ///     limits.settle("tokens", tokens).expect("the limiter has this rule");
 ///     answer

@@ -15,15 +15,15 @@ use tower_service::Service;
 
 use super::{Limits, Metered};
 
-/// Says what a piece of a body costs. A closure does, and so does [`ByteCount`].
+/// Measures what a piece of a body costs. Implemented by closures and by [`ByteCount`].
 pub trait Measure<D> {
     /// What this piece adds.
     fn measure(&mut self, data: &D) -> u32;
 
-    /// What the whole body costs, now that it has ended and its pieces have added up to `sum`; that, unless it is said.
+    /// What the whole body costs, now that it has ended. By default the sum of its pieces.
     ///
-    /// For bodies that tell in the end what they have cost. What their pieces add is a guess then, for those that do not
-    /// end.
+    /// Override it for bodies that report at the end what they have cost. Then what their pieces add is an
+    /// estimate, used for bodies that do not end.
     ///
     /// ```
     /// use tollgate::Measure;
@@ -64,19 +64,21 @@ impl<D: Buf> Measure<D> for ByteCount {
     }
 }
 
-/// Settles a rule by the bodies of the responses: each piece adds what the measure says, and when a body has ended, its
-/// request costs the sum. See [`Metered`] for what happens if it does not end.
+/// Settles a rule by the bodies of responses.
 ///
-/// It goes inside of the [`RateLimitLayer`](crate::RateLimitLayer), and its rule is one that is
-/// [settled in handlers](crate::Rule::settle_in_handler). It is a layer of its own because it changes the type of the
-/// body, which most services do not need.
+/// Each piece adds what the measure returns, and when a body has ended, its request costs the sum. See
+/// [`Metered`] for what happens if it does not end.
+///
+/// It goes inside the [`RateLimitLayer`](crate::RateLimitLayer), and its rule has to be [settled in
+/// handlers](crate::Rule::settle_in_handler). It is a separate layer because it changes the type of the body,
+/// which most services do not need.
 ///
 /// ```
 /// use axum::{Router, routing::get};
 /// use tollgate::{ByteCount, Limiter, MINUTE, MeterLayer, Quota, RateLimitLayer, Rule};
 ///
 /// # fn main() -> Result<(), tollgate::ConfigError> {
-/// // A megabyte a minute. Nobody knows how long an answer will be; 10 kB are taken beforehand.
+/// // A megabyte a minute. The length of a response is not known beforehand, so 10 kB are reserved.
 /// let bytes = Rule::new("bytes", Quota::token_bucket(1_000_000, MINUTE)).cost(10_000).settle_in_handler();
 /// let app: Router = Router::new()
 ///     .route("/", get(|| async { "hello" }))
@@ -93,9 +95,9 @@ pub struct MeterLayer<M> {
 }
 
 impl<M> MeterLayer<M> {
-    /// Measures for the rule of this name. Each body has a clone of the measure.
+    /// Measures bodies for the rule of this name. Each body gets a clone of the measure.
     ///
-    /// Where no limiter is around it, or one without this rule, bodies pass as they are.
+    /// Without a limiter around it, or with one that does not have this rule, bodies pass unchanged.
     pub fn new(rule: impl Into<Arc<str>>, measure: M) -> Self {
         Self { rule: rule.into(), measure }
     }
@@ -155,9 +157,9 @@ pin_project! {
     }
 }
 
-/// How long the body of a response is that is sent, if that is known.
+/// The length of the body that is sent with a response, if known.
 fn length<B>(response: &Response<B>, is_head: bool) -> Option<u64> {
-    // The body of these is not sent, whatever their length is said to be.
+    // These responses are sent without their body, whatever length they announce.
     let status = response.status();
     if is_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
         return Some(0);
@@ -176,7 +178,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let response = ready!(this.response.poll(cx))?;
-        // Polled again after it was ready, it is pending for ever.
+        // When polled again after completion, it stays pending forever.
         let Some((measure, open)) = this.metered.take() else { return Poll::Pending };
         let length = length(&response, *this.is_head);
         Poll::Ready(Ok(response.map(|body| {

@@ -1,4 +1,4 @@
-//! A body that tells what it has cost when it has ended.
+//! A body that settles its cost when it has ended.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use super::{Limits, Measure};
 pin_project! {
     /// A body whose request is settled when it has ended.
     ///
-    /// When the last piece has gone, the request costs what the pieces have added up to, or what the measure says of
-    /// [the whole](Measure::total). Which one is the last is what the body says, or [its length](Self::length). If the body
-    /// fails, or is dropped before its end because the client has gone away, what was reserved stays charged, or what the
-    /// pieces have added up to if that is more.
+    /// When the last piece has been sent, the request costs the sum of the pieces, or what the measure
+    /// returns for [the whole](Measure::total). The end is what the body reports as its end, or [its
+    /// length](Self::length). If the body fails, or is dropped before its end because the client has gone
+    /// away, the reservation stays charged, or the sum of the pieces if that is more.
     ///
     /// Made by [`Limits::meter`] and [`MeterLayer`](crate::MeterLayer).
     pub struct Metered<B: Body, M: Measure<B::Data>> {
@@ -31,7 +31,7 @@ pin_project! {
     impl<B: Body, M: Measure<B::Data>> PinnedDrop for Metered<B, M> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            // Whoever reads a body need not ask again after its last piece.
+            // A reader of the body need not poll again after its last piece.
             if this.body.is_end_stream() || *this.left == Some(0) {
                 this.bill.settle(this.measure);
             } else {
@@ -41,7 +41,7 @@ pin_project! {
     }
 }
 
-/// What the pieces have added up to, and whom to tell.
+/// The sum of the pieces, and the limits to settle.
 struct Bill {
     cost: u32,
     open: Option<(Limits, Arc<str>)>,
@@ -51,7 +51,7 @@ impl Bill {
     /// The body has ended.
     fn settle<D>(&mut self, measure: &mut impl Measure<D>) {
         if let Some((limits, rule)) = self.open.take() {
-            // The rule is there, as that was asked when this was made.
+            // The rule exists: that was checked when this was made.
             let _ = limits.settle(&rule, measure.total(self.cost));
         }
     }
@@ -69,23 +69,25 @@ impl<B: Body, M: Measure<B::Data>> Metered<B, M> {
         Self { body, measure, bill: Bill { cost: 0, open }, left: None }
     }
 
-    /// The same, of a body that is so many bytes long. A server that has sent as many as the response's `Content-Length`
-    /// says does not ask whether there are more, and a body that is a stream does not know that it has ended.
+    /// Sets the length of the body in bytes.
     ///
-    /// [`MeterLayer`](crate::MeterLayer) takes it from the response.
+    /// A server that has sent as many bytes as the response's `Content-Length` announces does not poll for
+    /// more, and a body that is a stream does not know that it has ended.
+    ///
+    /// [`MeterLayer`](crate::MeterLayer) takes the length from the response.
     #[must_use]
     pub fn length(mut self, bytes: u64) -> Self {
         self.left = Some(bytes);
         self
     }
 
-    /// What the pieces have added up to so far.
+    /// The sum of the pieces so far.
     pub const fn cost(&self) -> u32 {
         self.bill.cost
     }
 }
 
-/// A body that settles nothing, for requests that are refused.
+/// A body that settles nothing, for rejected requests.
 impl<B: Body + From<Bytes>, M: Measure<B::Data> + Default> From<Bytes> for Metered<B, M> {
     fn from(bytes: Bytes) -> Self {
         Self::new(bytes.into(), M::default(), None)

@@ -1,9 +1,9 @@
-//! What a request has really cost, once that is known.
+//! Settling what a request has really cost, once that is known.
 //!
-//! The cost that is charged before a request goes on is a reservation: many requests at once cannot slip under the
-//! limit, as each has taken its part. What it should have been is settled afterwards, by the response's head (a
-//! [rule](crate::Rule::settle_by) says how), by the handler ([`Limits`]), or by the body as it goes by
-//! ([`Metered`]).
+//! The cost that is charged before a request is forwarded is a reservation. Many concurrent requests cannot
+//! slip under the limit, because each has taken its part. The real cost is settled afterwards: by the
+//! response's head (as a [rule](crate::Rule::settle_by) specifies), by the handler ([`Limits`]), or by the
+//! body as it passes ([`Metered`]).
 
 mod account;
 mod limits;
@@ -15,16 +15,16 @@ pub use self::limits::Limits;
 pub use self::meter::{ByteCount, Measure, Meter, MeterFuture, MeterLayer};
 pub use self::metered::Metered;
 
-/// What becomes of what was charged for a request, now that its response is known.
+/// What to do with the charge for a request, now that its response is known.
 ///
 /// See [`Rule::settle_by`](crate::Rule::settle_by).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settle {
-    /// It stays as it is.
+    /// The charge stands.
     #[default]
     Keep,
-    /// The request costs nothing: all is given back.
+    /// The request costs nothing: everything is given back.
     Free,
     /// The request costs this much: the difference is given back, or charged.
     Cost(u32),
@@ -36,7 +36,7 @@ impl From<u32> for Settle {
     }
 }
 
-/// `None` if the response does not tell: then the charge stays as it is.
+/// `None` means that the response does not report a cost: the charge stands.
 impl From<Option<u32>> for Settle {
     fn from(cost: Option<u32>) -> Self {
         cost.map_or(Self::Keep, Self::Cost)

@@ -1,7 +1,7 @@
-//! What a gRPC request that does not go on is answered: a status, and no message.
+//! The response to a rejected gRPC request: a status, and no message.
 //!
-//! gRPC has its status beside that of HTTP, which is 200, and in the trailers. A response without a message has its
-//! trailers where others have their header fields ("Trailers-Only"), also in gRPC-Web.
+//! The gRPC status is separate from the HTTP status, which is 200, and is in the trailers. A response without
+//! a message has its trailers in place of the header fields ("Trailers-Only"), also in gRPC-Web.
 
 mod status;
 mod wire;
@@ -26,28 +26,31 @@ const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// What a message cannot have as it is: all but visible ASCII and the space, and the percent sign.
+/// What must be encoded in a message: everything except visible ASCII and the space, and the percent sign.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// A gRPC status, for servers that speak nothing else, such as tonic's.
 ///
-/// It needs no more of a body than that it can be empty. [`JsonRejection`](crate::JsonRejection) and
-/// [`ProblemRejection`](crate::ProblemRejection) answer gRPC requests in the same way by themselves, but for
-/// bodies that can be made from bytes, as others are answered with such; tonic's cannot.
+/// It only requires that a body can be empty. [`JsonRejection`](crate::JsonRejection) and
+/// [`ProblemRejection`](crate::ProblemRejection) answer gRPC requests in the same way, but only for bodies
+/// that can be made from bytes, because they answer other requests with such bodies; tonic's cannot.
 ///
-/// A request is one of gRPC if it is a `POST`, as every call is, and its content type begins with `application/grpc`, and of
-/// gRPC-Web if with `application/grpc-web`; the response has the same type. It is 200 by HTTP, has no body, and says
+/// A gRPC request is a `POST`, as every call is, whose content type begins with `application/grpc`. For
+/// gRPC-Web, the content type begins with `application/grpc-web`. The response has the same type. Its HTTP
+/// status is 200, it has no body, and its fields are
 ///
-/// - `grpc-status`: 8, RESOURCE_EXHAUSTED, where others are answered with 429, because a rule denies; and 14, UNAVAILABLE,
-///   where others are answered with 503, because the store could not decide, or because nobody more can wait;
+/// - `grpc-status`: 8, RESOURCE_EXHAUSTED, where other requests get 429, because a rule denies; 14,
+///   UNAVAILABLE, where other requests get 503, because the store could not decide or there is no room to
+///   wait;
 /// - `grpc-message`: the same in words, with the name of the rule;
-/// - `grpc-retry-pushback-ms`: how long to wait, rounded up to milliseconds, which is what clients that retry by
-///   themselves go by; -1, which tells them not to, if it would be in vain;
-/// - `grpc-status-details-bin`: a `RetryInfo` with the exact wait, unless it would be in vain, and a `QuotaFailure` with
-///   the name and limit of each rule that denies, of which the first is to be waited for longest.
+/// - `grpc-retry-pushback-ms`: how long to wait, rounded up to milliseconds, for clients that retry
+///   automatically; -1, which tells them not to retry, if waiting would not help;
+/// - `grpc-status-details-bin`: a `RetryInfo` with the exact wait, unless waiting would not help, and a
+///   `QuotaFailure` with the name and limit of each rule that denies, starting with the one that takes the
+///   longest to wait for.
 ///
-/// The layer adds the fields that other responses have. A request that is not one of gRPC is answered with 429 or 503
-/// and an empty body.
+/// The layer adds the fields that other responses have. A request that is not a gRPC request is answered with
+/// 429 or 503 and an empty body.
 ///
 /// ```
 /// use tollgate::{GrpcRejection, Quota, RateLimitLayer};
@@ -69,7 +72,7 @@ impl<B: Default> Rejection<B> for GrpcRejection {
     }
 }
 
-/// A request of gRPC or gRPC-Web, by its method and its content type.
+/// A gRPC or gRPC-Web request, recognized by its method and content type.
 pub(super) struct Call<'a>(&'a HeaderValue);
 
 impl<'a> Call<'a> {
@@ -85,7 +88,7 @@ impl<'a> Call<'a> {
     pub(super) fn reject<B>(&self, refusal: &Refusal<'_>, body: B) -> Response<B> {
         let status = Status::of(refusal);
         let mut response = Response::new(body);
-        // With room for the layer's.
+        // With room for the layer's fields.
         let headers = response.headers_mut();
         *headers = HeaderMap::with_capacity(16);
         headers.insert(CONTENT_TYPE, self.answered_type());
@@ -96,8 +99,8 @@ impl<'a> Call<'a> {
         response
     }
 
-    /// The type of the response: that of the request, without parameters. A client that asked for another format than
-    /// protobuf's may insist on it, though there is no message.
+    /// The content type of the response: that of the request, without parameters. A client that asked for a
+    /// format other than protobuf may insist on it, although there is no message.
     fn answered_type(&self) -> HeaderValue {
         let asked = self.0.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim_end();
         let rest = asked.get(GRPC.len()..).unwrap_or_default();
@@ -118,18 +121,18 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The bytes of no message, for bodies that are made from bytes.
+/// An empty message, for bodies that are made from bytes.
 pub(super) const NO_MESSAGE: Bytes = Bytes::new();
 
-/// How long a client is to wait before it tries again by itself: in milliseconds, of which there are no more
-/// than a signed number of 32 bits can count.
+/// How long a client that retries automatically is to wait: in milliseconds, capped at the largest signed
+/// 32-bit number.
 fn pushback(wait: Option<Duration>) -> HeaderValue {
     let Some(wait) = wait else { return HeaderValue::from_static("-1") };
     let millis = wait.as_nanos().div_ceil(1_000_000);
     HeaderValue::from(i32::try_from(millis).unwrap_or(i32::MAX))
 }
 
-/// What is made here has only visible ASCII and spaces.
+/// The texts made here contain only visible ASCII and spaces.
 fn text(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
@@ -167,7 +170,7 @@ mod tests {
             ("application/grpc-web-text", "application/grpc-web-text"),
             ("application/grpc-web-text+proto", "application/grpc-web-text+proto"),
             ("application/grpc-web-text-base64", "application/grpc-web-text"),
-            // What nobody sends is not repeated.
+            // Unusual types are not echoed.
             ("application/grpcx", "application/grpc"),
             ("application/grpc+", "application/grpc"),
             ("application/grpc+<x>", "application/grpc"),

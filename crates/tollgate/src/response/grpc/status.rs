@@ -1,6 +1,6 @@
 //! A refusal as a `google.rpc.Status`.
 //!
-//! There are five small messages, which never change, so they are written here field by field.
+//! There are five small messages that never change, so they are written here field by field.
 
 use std::time::Duration;
 
@@ -25,13 +25,13 @@ impl Code {
     }
 }
 
-/// How many bytes the violations take at most, so that the header fields of a response stay well below the 8 KiB that
-/// clients have room for, however many rules deny.
+/// The maximum size of the violations in bytes. It keeps the header fields of a response well below the 8 KiB
+/// that clients have room for, however many rules deny.
 const ROOM: usize = 3 * 1024;
-/// The longest that protobuf's `Duration` may be: ten thousand years.
+/// The longest value of protobuf's `Duration`: ten thousand years.
 const LONGEST: Duration = Duration::from_secs(315_576_000_000);
 
-/// What a client is told.
+/// The status that a client receives.
 pub(super) struct Status<'a> {
     pub(super) code: Code,
     pub(super) message: String,
@@ -71,19 +71,19 @@ impl<'a> Status<'a> {
     }
 }
 
-/// `google.protobuf.Any`, of a message that `google.rpc` has.
+/// `google.protobuf.Any`, containing a message of `google.rpc`.
 fn any(name: &str, message: &Message) -> Message {
     Message::default().text(1, &format!("type.googleapis.com/google.rpc.{name}")).message(2, message)
 }
 
-/// `google.rpc.RetryInfo`, in which is a `google.protobuf.Duration`.
+/// `google.rpc.RetryInfo`, containing a `google.protobuf.Duration`.
 fn retry_info(wait: Duration) -> Message {
     let wait = wait.min(LONGEST);
     let delay = Message::default().number(1, wait.as_secs()).number(2, wait.subsec_nanos().into());
     Message::default().message(1, &delay)
 }
 
-/// `google.rpc.QuotaFailure`, of as many rules as there is room for.
+/// `google.rpc.QuotaFailure`, with as many rules as there is room for.
 fn quota_failure<'a>(denied: impl Iterator<Item = (RuleName, &'a Outcome)>) -> Message {
     let mut failure = Message::default();
     for (rule, outcome) in denied {
@@ -96,8 +96,8 @@ fn quota_failure<'a>(denied: impl Iterator<Item = (RuleName, &'a Outcome)>) -> M
     failure
 }
 
-/// `google.rpc.QuotaFailure.Violation`. It speaks of the rule and not of the caller: a key may be somebody's name, or
-/// tell who else is counted by it.
+/// `google.rpc.QuotaFailure.Violation`. It names the rule and not the caller: a key may be somebody's name,
+/// or reveal who else is counted by it.
 fn violation(rule: RuleName, outcome: &Outcome) -> Message {
     let limit = outcome.limit();
     Message::default()

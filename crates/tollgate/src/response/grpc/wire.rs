@@ -1,12 +1,12 @@
-//! What a protobuf message is in bytes, and those in a header field.
+//! Encoding protobuf messages as bytes, and bytes for a header field.
 
-/// A message, of which fields are written one after the other. Those that are empty are left out, as protobuf has it.
+/// A message whose fields are written one after the other. Empty ones are left out, as protobuf specifies.
 #[derive(Default)]
 pub(super) struct Message(Vec<u8>);
 
-/// How what follows is told: as a number of seven bits a byte.
+/// Wire type of a number in seven bits per byte.
 const VARINT: u8 = 0;
-/// How what follows is told: by its length, and then as it is.
+/// Wire type of bytes preceded by their length.
 const DELIMITED: u8 = 2;
 
 impl Message {
@@ -22,7 +22,7 @@ impl Message {
         if text.is_empty() { self } else { self.delimited(field, text.as_bytes()) }
     }
 
-    /// A message within this one, which is there also if it is empty.
+    /// A nested message, which is written even if it is empty.
     pub(super) fn message(self, field: u8, message: &Self) -> Self {
         self.delimited(field, &message.0)
     }
@@ -42,7 +42,7 @@ impl Message {
         self
     }
 
-    /// The messages here have fields below 16, which take one byte.
+    /// All field numbers used here are below 16, so a tag takes one byte.
     fn tag(&mut self, field: u8, kind: u8) {
         self.0.push(field << 3 | kind);
     }
@@ -56,14 +56,14 @@ impl Message {
     }
 }
 
-/// Base64 (RFC 4648) without padding, which is how gRPC likes fields of bytes best.
+/// Base64 (RFC 4648) without padding, the form that gRPC prefers for binary fields.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or_default());
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        // A digit more than there are bytes.
+        // One more digit than there are bytes.
         for digit in 0..=chunk.len() {
             text.push(DIGITS[(bits >> (18 - 6 * digit) & 63) as usize].into());
         }
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn fields_are_written_as_protobuf_has_them() {
-        // The examples of protobuf's own documentation.
+        // The examples from protobuf's documentation.
         assert_eq!(Message::default().number(1, 150).as_bytes(), [0x08, 0x96, 0x01]);
         let text = Message::default().text(2, "testing");
         assert_eq!(text.as_bytes(), [&[0x12, 0x07][..], b"testing"].concat());
