@@ -1,4 +1,4 @@
-//! The way of a request: it goes on at once, as most do, or waits, or is answered.
+//! The path of a request: it is forwarded immediately, as most are, or waits, or is answered.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,15 +20,15 @@ use crate::service::RateLimit;
 use crate::told::{One, Told, expose};
 use crate::waiting::Waiting;
 
-/// How far a request has come that does not go on at once.
+/// The state of a request that is not forwarded immediately.
 enum Asked {
-    /// No rule has anything to say.
+    /// No rule counts the request.
     Nothing,
-    /// Something is looked up.
+    /// A key or tier is being looked up.
     Planning(Planning),
-    /// It is known what is to be charged.
+    /// What to charge is known.
     Planned(Plan),
-    /// A rule, by its number, and its own quota have been asked about this key at this cost.
+    /// The store has answered for one rule, given by number, under the rule's own quota.
     Answered { rule: usize, key: Key, cost: u32, at: Timestamp, outcome: Outcome },
 }
 
@@ -45,11 +45,11 @@ impl From<Result<Plan, Planning>> for Asked {
 /// The rules that match a request.
 #[expect(clippy::large_enum_variant, reason = "it is looked at at once")]
 enum Found<'a> {
-    /// One, which has the same quota for all.
+    /// One rule, which has the same quota for all callers.
     One(Match<'a>),
     /// None: the request is not limited.
     None,
-    /// Such as need more.
+    /// Rules that need more work.
     Other(Asked),
 }
 
@@ -67,9 +67,9 @@ where
         self.inner.poll_ready(cx)
     }
 
-    // Most requests have one rule that matches, which has the same quota for all, and a store that answers at once.
-    // For these this is one straight way. It is not divided into functions, nor part of the one that calls it,
-    // because then the request and the future, which are large, are moved more often.
+    // For most requests one rule matches, which has the same quota for all callers, and the store answers
+    // immediately. For these this is one straight path. It is neither split into functions nor inlined into
+    // its caller, because then the request and the future, which are large, are moved more often.
     #[inline(never)]
     fn call(&mut self, mut request: Request<A>) -> Self::Future {
         let Self { inner, gate } = self;
@@ -110,14 +110,14 @@ where
             expose(request.extensions_mut(), || Decision::one(at, rule.name, outcome));
         }
         let response = inner.call(request);
-        // Made only now, so that it is not put aside while the inner service is called.
+        // Made only now, so that it need not be kept across the call to the inner service.
         let one = One { rule: rule.name, trio: Trio { at, outcome }, shown: gate.shown() };
         ResponseFuture::forward_one(response, one)
     }
 }
 
 impl<S: Store, R> Gate<S, R> {
-    /// The rules that match.
+    /// Finds the rules that match.
     #[inline(never)]
     fn find<'a, A>(&self, request: &Request<A>, rules: &'a Arc<Rules>) -> Found<'a> {
         if self.is_exempt(request) {
@@ -131,7 +131,7 @@ impl<S: Store, R> Gate<S, R> {
         }
     }
 
-    /// What becomes of a request that does not go on at once.
+    /// Handles a request that is not forwarded immediately.
     #[inline(never)]
     fn go_on<I, A, B>(
         &self,
@@ -190,7 +190,7 @@ impl<S: Store, R> Gate<S, R> {
         self.follow(inner, request, plan, &answer)
     }
 
-    /// Does what the store says. The inner service, which is ready, can be called as it is.
+    /// Follows the store's answer. The inner service is ready, so it can be called directly.
     #[inline]
     fn follow<I, A, B>(
         &self,
@@ -213,7 +213,7 @@ impl<S: Store, R> Gate<S, R> {
         }
     }
 
-    /// Has a request wait for its budget, of which this has been said, if the store was asked.
+    /// Has a request wait for its budget. `denied` is the store's denial, if the store was asked.
     #[cold]
     fn queue<I, A, B>(
         &self,
@@ -230,7 +230,7 @@ impl<S: Store, R> Gate<S, R> {
         ResponseFuture::wait(Waiting::queue(turning, self.take_ready(inner), request))
     }
 
-    /// Takes a request to the inner service of which there is nothing to tell.
+    /// Forwards a request about which there is nothing to report.
     #[inline(never)]
     fn pass_on<I, A, B>(
         &self,
@@ -246,7 +246,7 @@ impl<S: Store, R> Gate<S, R> {
         ResponseFuture::forward(inner.call(request), Told::Nothing)
     }
 
-    /// The service that was polled ready, leaving a clone, which was not, in its place.
+    /// Takes the service that was polled ready, and leaves a clone, which was not, in its place.
     fn take_ready<I: Clone>(&self, inner: &mut I) -> RateLimit<I, S, R>
     where
         R: Clone,

@@ -1,4 +1,4 @@
-//! The response, once it is known what becomes of the request.
+//! The response, once the fate of the request is known.
 
 use std::fmt;
 use std::future::Future;
@@ -33,16 +33,16 @@ pin_project! {
         I: Service<Request<A>>,
         S: Store,
     {
-        // The request has gone on, and one rule has something to tell. By itself, as most are so: then nothing else is
-        // looked for when it is polled, nor when it is dropped.
+        // The request was forwarded, and one rule has something to report. This is a separate variant because
+        // most requests are in it: then nothing else is checked when the future is polled or dropped.
         Forwarding { #[pin] response: I::Future, one: One },
-        // The request has gone on, and there is more to tell, or nothing.
+        // The request was forwarded, and there is more to report, or nothing.
         ForwardingWith { #[pin] response: I::Future, more: Option<Box<More>> },
         // The request has been answered.
         Answered { response: Option<Response<B>> },
-        // In a box, as it is several times as large as the others, and this future is moved about for every
-        // request, whereas few, or those that ask a server, wait.
-        // It is not yet known what becomes of the request.
+        // It is not yet known what happens to the request. Boxed, because this is several times as large as
+        // the other variants and the future is moved for every request, while few requests wait, or only
+        // those that ask a server.
         Waiting { waiting: Pin<Box<Waiting<I, S, R, A>>> },
     }
 }
@@ -107,7 +107,7 @@ where
     }
 }
 
-/// Polls for a response, and has it tell something once it is there.
+/// Polls for a response, and writes what is to be reported once it is there.
 #[inline(always)]
 fn poll_and_tell<F, B, E>(
     response: Pin<&mut F>,
@@ -117,7 +117,7 @@ fn poll_and_tell<F, B, E>(
 where
     F: Future<Output = Result<Response<B>, E>>,
 {
-    // A response is large. Where it is first, there it stays.
+    // A response is large, so it is modified in place.
     let mut polled = response.poll(cx);
     if let Poll::Ready(Ok(response)) = &mut polled {
         write(response);
@@ -138,7 +138,7 @@ where
     S: Store,
     R: Rejection<B> + Clone,
 {
-    /// Polls what has not gone on at once.
+    /// Polls a request that was not forwarded immediately.
     #[inline(never)]
     fn poll_others(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Response<B>, I::Error>> {
         loop {
@@ -150,7 +150,7 @@ where
                     return poll_and_tell(response, cx, |to| tell_more(more, to));
                 }
                 StateProjected::Answered { response } => {
-                    // Polled again after it was ready, it is pending for ever.
+                    // When polled again after completion, it stays pending forever.
                     return response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)));
                 }
                 StateProjected::Waiting { waiting } => match ready!(waiting.as_mut().poll_passed(cx)) {

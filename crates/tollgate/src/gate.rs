@@ -1,4 +1,4 @@
-//! What the layer decides with: from a request and the store's answer to what becomes of the request.
+//! The core of the layer: from a request and the store's answer to what happens to the request.
 
 mod rejecting;
 mod telling;
@@ -18,7 +18,7 @@ use crate::rule::Rules;
 use crate::settle::{Account, Limits};
 use crate::told::{Told, expose};
 
-/// A limiter, and how it speaks to clients.
+/// A limiter, and how it responds to clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate<S, R> {
     pub(crate) limiter: Limiter<S>,
@@ -26,7 +26,7 @@ pub(crate) struct Gate<S, R> {
     pub(crate) rejection: R,
 }
 
-/// What a layer was told. Together, as a router that is called as it is copies them for each request.
+/// The options of a layer. Grouped, because a router that is called directly copies them for each request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) fields: HeaderFields,
@@ -34,20 +34,20 @@ pub(crate) struct Options {
     pub(crate) expose_decision: bool,
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 pub(crate) enum Verdict<B> {
-    /// It goes on.
+    /// It is forwarded.
     Forward(Told),
-    /// It goes on after the decision's delay.
+    /// It is forwarded after the decision's delay.
     Hold(Held, Ticket, Told),
-    /// It waits for its budget, of which this has been said.
+    /// It waits for its budget, after this denial.
     Queue(Decision),
-    /// It is answered.
+    /// It is answered with this response.
     Reject(Response<B>),
 }
 
 impl<S: Store, R> Gate<S, R> {
-    /// Whether the request is none of the limiter's business.
+    /// Whether the request is exempt from limiting.
     #[inline]
     pub(crate) fn is_exempt<A>(&self, request: &Request<A>) -> bool {
         *request.method() == Method::OPTIONS
@@ -55,7 +55,7 @@ impl<S: Store, R> Gate<S, R> {
             && RequestHead::from(request).is_preflight()
     }
 
-    /// Looks around with a request that goes on, and that these rules have counted.
+    /// Does the periodic check with a request that is forwarded and that these rules have counted.
     #[cold]
     #[inline(never)]
     pub(crate) fn look_around<A>(
@@ -65,14 +65,14 @@ impl<S: Store, R> Gate<S, R> {
         asked: impl IntoIterator<Item = usize>,
         at: Timestamp,
     ) {
-        // What is marked are its extensions, and what is looked at is the rest.
+        // The extensions are marked while the rest of the request is read.
         let mut extensions = std::mem::take(request.extensions_mut());
         let sight = Sight { headers: request.headers(), rules, asked: asked.into_iter().collect() };
         self.limiter.look_around_and_mark(at, &sight, &mut extensions);
         *request.extensions_mut() = extensions;
     }
 
-    /// The same with one that is denied.
+    /// The same with a request that is denied.
     #[cold]
     #[inline(never)]
     pub(crate) fn look_around_denied<A>(
@@ -86,7 +86,7 @@ impl<S: Store, R> Gate<S, R> {
         self.limiter.look_around_with(at, &sight);
     }
 
-    /// What becomes of a request, having asked the store.
+    /// What happens to a request, given the store's answer.
     #[inline(always)]
     pub(crate) fn judge<A, B>(
         &self,
@@ -145,7 +145,7 @@ impl<S: Store, R> Gate<S, R> {
         Verdict::Reject(self.no_room(request))
     }
 
-    /// What becomes of a request of which the store cannot tell.
+    /// What happens to a request when the store fails.
     #[cold]
     fn fail<A, B>(&self, request: &mut Request<A>, plan: &Plan, error: &StoreError) -> Verdict<B>
     where
@@ -187,8 +187,8 @@ impl<S: Store, R> Gate<S, R> {
         }
     }
 
-    /// Opens an account for a request that goes on, if there is a rule that settles what was charged, and gives it to
-    /// the handler.
+    /// Opens an account for a forwarded request, if a rule settles what was charged, and gives it to the
+    /// handler.
     #[inline]
     pub(crate) fn settle<A>(
         &self,
@@ -204,14 +204,14 @@ impl<S: Store, R> Gate<S, R> {
         Some(account)
     }
 
-    /// The same for a request that goes on without having been charged.
+    /// The same for a request that is forwarded without having been charged.
     #[inline]
     pub(crate) fn settle_nothing<A>(&self, request: &mut Request<A>, rules: &Arc<Rules>) {
         let account = self.settle(request, rules, |limiter| Account::empty(limiter, Arc::clone(rules)));
         self.mark_uncounted(request, account.is_some());
     }
 
-    /// Has a handler find its limits also where nothing was decided: what is not in the request or a store that fails are no
+    /// Lets a handler find its limits even if nothing was decided: a missing key or a failing store is no
     /// reason for a handler to fail.
     #[inline]
     fn mark_uncounted<A>(&self, request: &mut Request<A>, has_account: bool) {
@@ -227,7 +227,7 @@ fn policies(plan: &Plan) -> impl Iterator<Item = HeaderValue> + '_ {
     plan.entries().iter().map(|planned| rules.rule(planned.rule).policy(&planned.quota))
 }
 
-/// The policies of those of a plan's rules that decide locally when the store fails.
+/// The policies of a plan's rules that decide locally when the store fails.
 fn local_policies(plan: &Plan) -> impl Iterator<Item = HeaderValue> + '_ {
     let rules = plan.rules();
     plan.entries().iter().filter_map(|planned| rules.rule(planned.rule).local_policy(&planned.quota))

@@ -1,4 +1,4 @@
-//! What a response tells of the decision: header fields, and the decision itself in the extensions.
+//! What a response reports of the decision: header fields, and the decision itself in the extensions.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::limiter::ShadowReport;
 use crate::response_head::ResponseHead;
 use crate::settle::Settling;
 
-/// What the response to a request that goes on will tell.
+/// What the response to a forwarded request will report.
 ///
-/// What one rule says is here as it is, as that is what most requests have. All else is in a box: the future that
-/// this is part of is moved about for every request.
+/// The report of one rule is stored inline, because most requests have just that. Everything else is boxed,
+/// because the future that contains this is moved for every request.
 pub(crate) enum Told {
     Nothing,
     One(One),
@@ -27,7 +27,7 @@ impl Told {
     }
 }
 
-/// What one rule says.
+/// The report of one rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct One {
     pub(crate) rule: RuleName,
@@ -35,31 +35,31 @@ pub(crate) struct One {
     pub(crate) shown: Shown,
 }
 
-/// Whatever there is to tell.
+/// Any other report.
 pub(crate) struct More {
     pub(crate) decision: Decision,
     pub(crate) shown: Shown,
     pub(crate) lines: Lines,
-    /// Settled by the response, if there is one.
+    /// Settled when there is a response.
     pub(crate) settling: Option<Arc<dyn Settling>>,
-    /// What rules in shadow say, if it is to be told.
+    /// The outcomes of rules in shadow, if they are to be shown.
     pub(crate) shadows: Option<(HeaderFields, Arc<ShadowReport>)>,
 }
 
 /// How a decision is shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown {
-    /// By the three `X-RateLimit` fields.
+    /// In the three `X-RateLimit` fields.
     pub(crate) legacy: bool,
     /// In the extensions.
     pub(crate) exposed: bool,
 }
 
 impl One {
-    /// Writes it.
+    /// Writes it to a response.
     #[inline(always)]
     pub(crate) fn write<B>(&self, response: &mut Response<B>) {
-        // Mostly nobody within has said anything.
+        // Usually nothing inside has reported anything.
         if response.extensions().is_empty() && !is_429(response) {
             if self.shown.legacy {
                 self.trio.write(response.headers_mut());
@@ -72,7 +72,7 @@ impl One {
         }
     }
 
-    /// Writes it beside what somebody within may have said.
+    /// Writes it, respecting what an inner layer or the handler may have reported.
     #[inline(never)]
     fn write_beside<B>(&self, response: &mut Response<B>) {
         let denied_within = denied_within(response);
@@ -91,7 +91,7 @@ impl One {
 }
 
 impl More {
-    /// Writes it.
+    /// Writes it to a response.
     #[inline(never)]
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some(settling) = &self.settling {
@@ -110,8 +110,8 @@ impl More {
     }
 }
 
-/// Writes the fields of a decision as if the rules in shadow that are shown had been asked, too; those of the IETF for these
-/// alone.
+/// Writes the fields of a decision as if the shown rules in shadow had been asked, too. IETF fields are
+/// written only for those.
 #[cold]
 fn tell_shadows<B>(
     decision: &Decision,
@@ -133,8 +133,8 @@ fn tell_shadows<B>(
     }
 }
 
-/// Writes the three fields, unless somebody within has denied the request and does not say so by a decision: figures of a
-/// rule that has admitted it would be taken for the reason.
+/// Writes the three fields, unless the request was denied inside without an exposed decision: the figures of
+/// a rule that admitted it would be taken for the reason.
 #[inline(always)]
 fn write_trio<B>(trio: &Trio, response: &mut Response<B>) {
     let tells_itself = is_429(response) && response.headers().contains_key(REMAINING);
@@ -148,11 +148,11 @@ fn is_429<B>(response: &Response<B>) -> bool {
     response.status() == StatusCode::TOO_MANY_REQUESTS
 }
 
-/// In the extensions of a response by which a layer denies, if that cannot be seen by anything else.
+/// Marks, in the extensions, a response by which a layer denies, if nothing else shows that.
 #[derive(Clone, Copy, Debug)]
 struct Denied;
 
-/// Has outer layers know that the response is a denial.
+/// Lets outer layers know that the response is a denial.
 #[inline]
 pub(crate) fn tell_denial<B>(response: &mut Response<B>, decision: Decision, shown: Shown) {
     if shown.exposed {
@@ -162,15 +162,15 @@ pub(crate) fn tell_denial<B>(response: &mut Response<B>, decision: Decision, sho
     }
 }
 
-/// Where an inner layer has denied, its decision is why the response is what it is.
+/// Whether an inner layer has denied. Its decision is then the reason for the response.
 #[inline]
 fn denied_within<B>(response: &Response<B>) -> bool {
     response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted())
 }
 
-/// Puts a decision into the extensions of a request or a response, in the place of one that is there.
+/// Puts a decision into the extensions of a request or a response, replacing an existing one.
 ///
-/// Not by inserting it: that moves it about, and looks for one to give back.
+/// `insert` is avoided, because it moves the decision and looks for a previous one to return.
 #[inline(always)]
 pub(crate) fn expose(extensions: &mut Extensions, decision: impl FnOnce() -> Decision) {
     match extensions.get_mut() {

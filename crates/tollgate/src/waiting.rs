@@ -1,5 +1,5 @@
-//! The way of a request that is not decided at once: its key or tier is looked up, the store is asked, it is
-//! held back.
+//! The path of a request that is not decided immediately: its key or tier is looked up, the store is asked,
+//! or it is held back.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -32,7 +32,7 @@ pin_project! {
 }
 
 pin_project! {
-    /// What is waited for.
+    /// What the request waits for.
     #[project = StepProjected]
     enum Step<S>
     where
@@ -49,19 +49,19 @@ pin_project! {
     }
 }
 
-/// What becomes of a request that has waited.
+/// What happens to a request that has waited.
 pub(crate) enum Passed<I, S, R, A, B> {
     Forward { service: RateLimit<I, S, R>, request: Request<A>, told: Told },
     Answer(Response<B>),
 }
 
 impl<I, S: Store, R, A> Waiting<I, S, R, A> {
-    /// For a key or a tier.
+    /// Waits for a key or a tier.
     pub(crate) fn plan(planning: Planning, service: RateLimit<I, S, R>, request: Request<A>) -> Self {
         Self { request: Some((service, request)), step: Step::Planning { planning } }
     }
 
-    /// For the store.
+    /// Waits for the store.
     pub(crate) fn decide(
         charging: S::Charging,
         plan: Plan,
@@ -71,12 +71,12 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
         Self { request: Some((service, request)), step: Step::Deciding { charging, plan: Some(plan) } }
     }
 
-    /// For the request's budget.
+    /// Waits for the request's budget.
     pub(crate) fn queue(turning: Turning, service: RateLimit<I, S, R>, request: Request<A>) -> Self {
         Self { request: Some((service, request)), step: Step::Queueing { turning } }
     }
 
-    /// For the request's turn.
+    /// Waits for the request's turn.
     pub(crate) fn hold(
         held: Held,
         ticket: Ticket,
@@ -112,14 +112,14 @@ enum Next<S: Store, B> {
 }
 
 impl<I, S: Store, R, A> Waiting<I, S, R, A> {
-    /// What becomes of the request, once it is known.
+    /// What happens to the request, once that is known.
     pub(crate) fn poll_passed<B>(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Passed<I, S, R, A, B>>
     where
         R: Rejection<B>,
     {
         let mut this = self.project();
         loop {
-            // Gone if it has passed already: then it is pending for ever.
+            // It is gone if the wait is over. Then this stays pending forever.
             let Some((service, request)) = this.request else { return Poll::Pending };
             let next = match this.step.as_mut().project() {
                 StepProjected::Planning { planning } => {
@@ -127,7 +127,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
                 }
                 StepProjected::Deciding { charging, plan } => {
                     let answer = ready!(charging.poll(cx));
-                    // The next step follows at once.
+                    // Never `None`: the next step replaces this one immediately.
                     let Some(plan) = plan.take() else { return Poll::Pending };
                     judged(service, service.gate().judge(request, &plan, &answer, false), plan)
                 }

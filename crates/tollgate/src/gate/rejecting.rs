@@ -1,4 +1,4 @@
-//! What a request is answered that does not go on.
+//! The responses to rejected requests.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use crate::rule::{Compiled, QuotaChoice, Role, Rules};
 use crate::told::tell_denial;
 
 impl<S: Store, R> Gate<S, R> {
-    /// What a request is answered that would have to wait where nobody can.
+    /// The response to a request that would have to wait when there is no room.
     pub(crate) fn no_room<A, B>(&self, request: &Request<A>) -> Response<B>
     where
         R: Rejection<B>,
@@ -23,7 +23,7 @@ impl<S: Store, R> Gate<S, R> {
         self.reject(request, &Refusal::NoRoom, None)
     }
 
-    /// What a request is answered that has not got the key of a rule that wants it.
+    /// The response to a request without a key that a rule requires.
     pub(crate) fn refuse<A, B>(&self, request: &Request<A>, rules: &Rules, refused: &Refused) -> Response<B>
     where
         R: Rejection<B>,
@@ -34,9 +34,10 @@ impl<S: Store, R> Gate<S, R> {
         let at = Timestamp::UNIX_EPOCH.saturating_add(since_epoch);
         self.limiter.glance(at);
         let limit = rule.quota(&refused.quota).max();
-        // As of a cost that never fits: nothing has been used, and there is nothing to wait for.
+        // The same outcome as for a cost that never fits: nothing has been used, and there is nothing to wait
+        // for.
         let outcome = Outcome::denied(limit, limit, Duration::ZERO, Duration::ZERO, Retry::Never);
-        // It speaks of this rule alone: the others have not been asked.
+        // It covers this rule alone: the others have not been asked.
         let policy = std::iter::once_with(|| rule.policy(&refused.quota));
         self.deny(request, Decision::one(at, rule.name, outcome), policy)
     }
@@ -89,7 +90,7 @@ impl<S: Store, R> Gate<S, R> {
         self.rejection.respond(&RequestHead::from(request), refusal, &Fields::new(refusal, trio))
     }
 
-    /// What a request is answered that its one rule denies, under the rule's own quota.
+    /// The response to a request that its one rule denies, under the rule's own quota.
     #[inline(never)]
     pub(crate) fn deny_one<A, B>(
         &self,

@@ -1,4 +1,4 @@
-//! What is told of a decision: to the handler at once, and by the response later.
+//! What is reported of a decision: to the handler immediately, and by the response later.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::settle::Account;
 use crate::told::{More, One, Shown, Told, expose};
 
 impl<S: Store, R> Gate<S, R> {
-    /// What the decision that let a request go on has its response tell.
+    /// What the response to an admitted request will report.
     #[inline]
     pub(super) fn tell(
         &self,
@@ -35,8 +35,8 @@ impl<S: Store, R> Gate<S, R> {
         }
     }
 
-    /// The same for a request that there are rules in shadow for, which are asked now, or when it goes on if it is held
-    /// back: it may go away before.
+    /// The same for a request that also has rules in shadow. They are asked now or, if the request is held
+    /// back, when it is forwarded, because it may go away before.
     #[cold]
     pub(super) fn tell_and_shadow(
         &self,
@@ -60,7 +60,7 @@ impl<S: Store, R> Gate<S, R> {
         (Told::more(more), shadowing)
     }
 
-    /// What becomes of a request for which there are only rules in shadow.
+    /// Handles a request for which there are only rules in shadow.
     #[cold]
     pub(crate) fn shadow_alone<A>(&self, request: &mut Request<A>, plan: &Plan) -> Told {
         let account = self.settle(request, plan.rules(), |limiter| Account::shadow(limiter, plan));
@@ -78,7 +78,7 @@ impl<S: Store, R> Gate<S, R> {
         Told::more(More { decision, shown, lines, settling, shadows })
     }
 
-    /// The same for a request that one rule admits, under the rule's own quota.
+    /// What the response to a request reports that one rule admits, under the rule's own quota.
     pub(crate) fn tell_one<A>(
         &self,
         request: &mut Request<A>,

@@ -1,7 +1,7 @@
 //! `RateLimit` and `RateLimit-Policy`, as in draft-ietf-httpapi-ratelimit-headers-11.
 //!
-//! Each rule is a member of its own, on a line of its own: a list may be spread over lines, so layers
-//! within each other add to it, and the lines of the policies never change and are made once.
+//! Each rule is a separate member, on a separate line. A list may be spread over lines, so nested layers can
+//! add to it. The policy lines never change, so they are made once.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_core::{Outcome, Quota, Retry, RuleName};
@@ -23,23 +23,23 @@ pub(crate) fn policy(rule: RuleName, quota: &Quota) -> HeaderValue {
     value(format!("\"{rule}\";q={};w={}", quota.max(), seconds(window).min(MAX_INTEGER)))
 }
 
-/// Adds a rule's members to what an inner layer, or another rule, has written. A map that is full, with thousands of fields,
-/// stays as it is.
+/// Adds a rule's members to what an inner layer, or another rule, has written. A full map, with thousands of
+/// fields, is left unchanged.
 pub(super) fn append(policy: HeaderValue, limit: HeaderValue, headers: &mut HeaderMap) {
     if headers.try_append(&POLICY, policy).is_ok() {
         drop(headers.try_append(&RATELIMIT, limit));
     }
 }
 
-/// The member of `RateLimit`: what remains, and how long no more than that can be used.
+/// The member of `RateLimit`: what remains, and for how long no more than that can be used.
 pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
     let mut text = String::with_capacity(rule.as_str().len() + 32);
     text.push('"');
     text.push_str(rule.as_str());
     text.push_str("\";r=");
     push_number(&mut text, outcome.remaining().into());
-    // A client that reads `r=0` wants to know for how long; with a whole budget there is nothing to tell, nor where it would wait
-    // in vain.
+    // A client that reads `r=0` needs to know for how long. With a full budget there is nothing to report,
+    // nor if waiting would never help.
     let is_empty = outcome.remaining() == 0 && outcome.retry() != Some(Retry::Never);
     if is_empty || !outcome.refill_after().is_zero() {
         text.push_str(";t=");
@@ -48,7 +48,7 @@ pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
     value(text)
 }
 
-/// A rule's name has only characters that can stand in a string of a structured field.
+/// A rule's name contains only characters that are allowed in a string of a structured field.
 fn value(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
 }

@@ -11,7 +11,7 @@ pub(crate) const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit"
 pub(crate) const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 pub(crate) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// What the three say: the figures of the tightest rule.
+/// The values of the three fields: the figures of the tightest rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trio {
     pub(crate) at: Timestamp,
@@ -19,7 +19,7 @@ pub(crate) struct Trio {
 }
 
 impl Trio {
-    /// Those of a decision's tightest rule. If any denies, that one does.
+    /// The figures of a decision's tightest rule. If any rule denies, the tightest one does.
     #[inline]
     pub(crate) fn of(decision: &Decision) -> Option<Self> {
         decision.tightest().map(|(_, outcome)| Self { at: decision.at(), outcome: *outcome })
@@ -41,11 +41,12 @@ impl Trio {
         time(self.outcome.reset_at(self.at).as_secs_ceil())
     }
 
-    /// Writes the three, unless an inner layer has written those of a tighter rule. Either they are all of this rule, or all of
-    /// what was there.
-    // Inserting a field is a long function, and calling it three times is a good part of it. The compiler makes it part of
-    // this loop if nothing else calls it: so all else in this crate names what it inserts by reference, which is another
-    // function, and what is looked for here by its text, as the hash would be shared.
+    /// Writes the three fields, unless an inner layer has written those of a tighter rule. They are either
+    /// all of this rule, or all left as they were.
+    // Inserting a field is a long function, and calling it three times is a good part of the cost. The
+    // compiler inlines it into this loop if nothing else calls it. So everything else in this crate inserts
+    // by a reference to the name, which is another function, and fields are looked up here by their text,
+    // because the hash function would be shared.
     #[inline(never)]
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         for field in 0..3 {
@@ -62,19 +63,19 @@ impl Trio {
         }
     }
 
-    /// Writes the three where there was something in the place of the first, or no room for it.
+    /// Writes the three fields if the first one was already present, or had no room.
     #[cold]
     #[inline(never)]
     fn write_over(&self, before: Result<Option<HeaderValue>, MaxSizeReached>, headers: &mut HeaderMap) {
         match before {
             Ok(Some(inner)) if self.yields(&inner, headers) => drop(headers.try_insert(&REMAINING, inner)),
             Ok(_) => self.write_rest(headers),
-            // A map that is full, with thousands of fields, stays as it is.
+            // A full map, with thousands of fields, is left unchanged.
             Err(_) => {}
         }
     }
 
-    /// Writes the other two, whatever there was. Where there is not enough room for the three, there is none of them.
+    /// Writes the other two, whatever was there. If there is not enough room for all three, none is written.
     #[cold]
     #[inline(never)]
     fn write_rest(&self, headers: &mut HeaderMap) {
@@ -86,7 +87,7 @@ impl Trio {
         }
     }
 
-    /// Whether what an inner layer says remains is to stand.
+    /// Whether the fields of an inner layer take precedence.
     fn yields(&self, inner: &HeaderValue, headers: &HeaderMap) -> bool {
         let inner = inner.to_str().ok().and_then(|text| text.parse::<u32>().ok());
         let is_tighter =
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(written(3, &inner[..2]), map(&OWN));
     }
 
-    /// With room for none, for one and for two of them.
+    /// Tries room for none, for one and for two of them.
     #[test]
     fn a_map_that_is_full_has_none_of_them() {
         let mut full = HeaderMap::new();

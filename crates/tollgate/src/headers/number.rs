@@ -1,4 +1,4 @@
-//! Numbers as header values, with as few allocations as can be.
+//! Numbers as header values, with as few allocations as possible.
 
 use std::cell::RefCell;
 use std::thread::LocalKey;
@@ -8,7 +8,7 @@ use http::HeaderValue;
 const COUNT: usize = 10_000;
 const WIDTH: usize = 4;
 
-/// `0000` to `9999`. Most budgets that are announced are among these, and cost no allocation.
+/// `0000` to `9999`. Most budgets are among these, and cost no allocation.
 static DIGITS: &str = match std::str::from_utf8(&DIGIT_BYTES) {
     Ok(digits) => digits,
     Err(_) => panic!("digits are text"),
@@ -75,7 +75,7 @@ macro_rules! hundred {
     };
 }
 
-/// The numbers below eleven hundred, as values. (A thousand is a limit that many have.)
+/// The numbers below eleven hundred, as values. (A thousand is a common limit.)
 static SMALL: [[[HeaderValue; 10]; 10]; 11] = [
     hundred!(),
     hundred!(1),
@@ -109,21 +109,21 @@ fn large(n: u64) -> HeaderValue {
     digits(n).map_or_else(|| HeaderValue::from(n), HeaderValue::from_static)
 }
 
-/// Numbers and their values, each at its number modulo `N`: for what is announced again and again. Copying a
-/// value costs less than making one.
+/// Numbers and their values, each at its number modulo `N`, for numbers that are sent again and again.
+/// Copying a value costs less than making one.
 struct Recent<const N: usize>(RefCell<[(u64, HeaderValue); N]>);
 
 thread_local! {
-    // Each kind for itself, so that none is in another's way.
+    // One cache for each kind, so that they do not evict each other's values.
     static LIMITS: Recent<16> = const { Recent::new() };
     static WAITS: Recent<16> = const { Recent::new() };
-    /// Mostly some second of the next minute.
+    /// Usually a second of the next minute.
     static TIMES: Recent<64> = const { Recent::new() };
 }
 
 impl<const N: usize> Recent<N> {
     const fn new() -> Self {
-        // Something that is true, until there is something to remember.
+        // A correct entry, until there is something to remember.
         Self(RefCell::new([const { (u64::MAX, HeaderValue::from_static("18446744073709551615")) }; N]))
     }
 
@@ -166,7 +166,7 @@ pub(crate) fn limit(n: u32) -> HeaderValue {
     }
 }
 
-// Apart, so that who has a small one does not prepare for it.
+// A separate function, so that the path for small limits does not pay for it.
 #[inline(never)]
 fn large_limit(n: u32) -> HeaderValue {
     recent(&LIMITS, n.into())

@@ -1,8 +1,9 @@
 //! Holding back instead of refusing.
 //!
-//! Whoever waits has a [`Ticket`] for the waiting room, whose size is bounded. A leaky bucket tells each how long to
-//! wait; for all else, those who wait for one key stand in a [line](room), and whoever is at its head asks the store
-//! again when it is time ([`turn`]). So those who came first go first, and a line costs the store what its head asks.
+//! Each waiting request has a [`Ticket`] for the waiting room, whose size is bounded. A leaky bucket
+//! determines how long each request waits. For all other algorithms, the requests that wait for one key stand
+//! in a [line](room), and the one at its head asks the store again when it is time ([`turn`]). So first come
+//! is first served, and a line costs the store only what its head asks.
 
 mod place;
 mod room;

@@ -13,9 +13,9 @@ use crate::observe::{self, How};
 /// The decision by which a request is held back.
 pub(crate) struct Held {
     pub(crate) decision: Box<Decision>,
-    /// Whether it was made in this process, as the store failed.
+    /// Whether it was made in this process, because the store failed.
     pub(crate) is_local: bool,
-    /// What is charged to be seen when the request goes on.
+    /// Makes the shadow charges when the request is forwarded.
     shadowing: Option<Shadowing>,
 }
 
@@ -24,16 +24,16 @@ impl Held {
         Self { decision: Box::new(decision.clone()), is_local, shadowing: None }
     }
 
-    /// The same, with what is to be done when the request goes on.
+    /// Sets what to do when the request is forwarded.
     pub(crate) fn shadowing(self, shadowing: Option<Shadowing>) -> Self {
         Self { shadowing, ..self }
     }
 
-    /// Gives back what was charged for one that does not go on after all: of its places in leaky buckets' queues those
-    /// that nobody stands behind, and all else.
+    /// Gives back what was charged for a request that is not forwarded after all. Of its places in leaky
+    /// buckets' queues, only those with nobody behind them are given back; everything else is.
     pub(crate) fn give_back<S: Store>(&self, limiter: &Limiter<S>, plan: &Plan) {
         let local = limiter.local_store().filter(|_| self.is_local);
-        // What was decided in this process was so by those rules alone that decide there.
+        // A decision made in this process includes only the rules that decide locally.
         let has_decided = |planned: &&Planned| {
             local.is_none() || plan.rules().rule(planned.rule).local_quota(&planned.quota).is_some()
         };
@@ -41,7 +41,7 @@ impl Held {
         let refunds = charged
             .map(|(planned, (rule, receipt))| Refund::new(rule, &planned.key, planned.cost).receipt(receipt));
         let refunds: SmallVec<[Refund<'_>; 4]> = refunds.collect();
-        // The call hands the refunds over; there is nobody to wait for them.
+        // The call hands the refunds over; nothing waits for them.
         match local {
             Some(local) => drop(local.refund(&refunds)),
             None => drop(limiter.store().refund(&refunds)),
@@ -50,8 +50,8 @@ impl Held {
     }
 }
 
-/// A request's place in the queues that it waits in, which is given back with all else that was charged if the request
-/// goes away.
+/// A request's place in the queues that it waits in. If the request goes away, the place is given back with
+/// everything else that was charged.
 pub(crate) struct Place<S: Store> {
     held: Option<(Limiter<S>, Plan, Held)>,
 }
@@ -67,7 +67,7 @@ impl<S: Store> Place<S> {
         }
     }
 
-    /// It is the request's turn.
+    /// Called when it is the request's turn.
     pub(crate) fn take(&mut self) {
         if let Some((_, _, Held { shadowing: Some(shadowing), .. })) = self.held.take() {
             shadowing();
@@ -76,7 +76,8 @@ impl<S: Store> Place<S> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Waits for a decision's delay, if it has one. If that is longer than one is ready to wait, it is denied after all.
+    /// Waits for a decision's delay, if it has one. If that is longer than `patience`, the decision denies
+    /// after all.
     pub(crate) async fn hold_back(
         &self,
         plan: Plan,
@@ -89,7 +90,7 @@ impl<S: Store> Limiter<S> {
         let shadowed = (!is_local && !plan.shadows().is_empty()).then(|| plan.clone());
         if decision.is_delayed() {
             let until = Instant::now() + decision.delay();
-            // What was charged is given back where this is dropped.
+            // Dropping this gives back what was charged.
             let mut place = Place::new(self.clone(), plan, Held::new(&decision, is_local));
             if let Some(patience) = patience.filter(|patience| decision.delay() > *patience) {
                 let denied = deny(&decision, patience);
@@ -115,14 +116,14 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// The denial of what was admitted with a longer delay than somebody is ready to wait.
+/// Turns an admission whose delay is longer than `patience` into a denial.
 fn deny(decision: &Decision, patience: Duration) -> Decision {
     let mut denied = Decision::new(decision.at());
     for (rule, outcome) in decision.outcomes() {
         let late = outcome.delay().saturating_sub(patience);
         let outcome = match late.is_zero() {
             true => *outcome,
-            // A queue is empty when all have left who were there before.
+            // The queue is empty when everything ahead has left.
             false => Outcome::denied(
                 outcome.limit(),
                 outcome.remaining(),

@@ -14,19 +14,20 @@ use tollgate_core::{Decision, Key, Quota, RuleName};
 
 use crate::observe;
 
-/// Which line: a rule and a key. By its name: those who wait may have come under another set of rules.
+/// Identifies a line: a rule and a key. The rule is given by name, because those who wait may have come under
+/// another set of rules.
 pub(crate) type Line = (RuleName, Key);
 
-/// What somebody wants: of which lines how much, and under which quota, as tiers differ in it.
+/// What a request wants: how much of each line, and under which quota, as tiers have different ones.
 pub(crate) type Wanted = SmallVec<[(Line, u32, Quota); 1]>;
 
-/// For how long those who want the same are told what one of them was told.
+/// For how long requests that want the same get the answer that one of them got.
 const SAME: Duration = Duration::from_secs(1);
 
-/// Where those are who wait.
+/// The waiting room.
 #[derive(Debug)]
 pub(crate) struct Room {
-    /// How many lines there are, so that most need not take the lock to see that there is none.
+    /// The number of lines, so that most callers can see without the lock that there is none.
     lines: AtomicUsize,
     max_waiting: usize,
     inside: Mutex<Inside>,
@@ -36,7 +37,7 @@ pub(crate) struct Room {
 struct Inside {
     waiting: Slab<Waiting>,
     lines: HashMap<Line, Queue>,
-    /// How many have ever come.
+    /// How many requests have ever entered.
     came: u64,
     is_closed: bool,
 }
@@ -44,10 +45,10 @@ struct Inside {
 #[derive(Debug, Default)]
 struct Waiting {
     waker: Option<Waker>,
-    /// Something may have come back of what it waits for at the head of a line.
+    /// Some budget may have come back that it waits for at the head of a line.
     is_called: bool,
     lines: SmallVec<[Line; 1]>,
-    /// How many had come before this one: who came first is ahead, whenever it joins a line.
+    /// How many had entered before this one. The earlier one is ahead, whenever it joins a line.
     came: u64,
 }
 
@@ -56,16 +57,16 @@ struct Queue {
     places: VecDeque<Standing>,
     /// When its head can go, as far as is known.
     ready_at: Option<Instant>,
-    /// What somebody was told at once who wanted this, and when.
+    /// The denial that a request which wanted this got immediately, and when.
     refused: Option<(Instant, Wanted, Reason, Decision)>,
 }
 
-/// Why somebody is told at once.
+/// Why a request is denied immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// Too many are ahead.
     TooLong,
-    /// It would be denied if nobody were.
+    /// It would be denied even if nobody were ahead.
     Regardless,
 }
 
@@ -76,11 +77,11 @@ struct Standing {
     cost: u32,
 }
 
-/// Nobody can wait here: the room is full, or closed.
+/// There is no room to wait: the room is full, or closed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoRoom;
 
-/// Who is in a line already.
+/// Those who are in a line already.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ahead {
     /// What all of them cost.
@@ -97,7 +98,7 @@ impl Room {
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
-        // Nothing in here panics half way through.
+        // Nothing here panics halfway through.
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,7 +119,7 @@ impl Room {
         self.inside().waiting.len()
     }
 
-    /// Nobody waits here any more.
+    /// Closes the room: from now on nobody waits here.
     pub(crate) fn close(&self) {
         let mut inside = self.inside();
         inside.is_closed = true;
@@ -128,7 +129,8 @@ impl Room {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Something has come back of the budget that a line is for: whoever is at its head need not wait any longer to ask.
+    /// Some of a line's budget has come back: the request at its head may ask the store again without waiting
+    /// any longer.
     pub(crate) fn call(&self, line: &Line) {
         if self.lines.load(Ordering::Relaxed) == 0 {
             return;
@@ -146,16 +148,16 @@ impl Room {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether there is a line of one of these.
+    /// Whether any of these has a line.
     pub(crate) fn has_line(&self, mut lines: impl Iterator<Item = Line>) -> bool {
-        // Whoever joins at the same moment has come at the same moment.
+        // A request that joins at the same moment counts as having arrived at the same moment.
         self.lines.load(Ordering::Relaxed) > 0 && {
             let inside = self.inside();
             lines.any(|line| inside.lines.contains_key(&line))
         }
     }
 
-    /// What somebody was told a moment ago who wanted the same, for this reason.
+    /// The denial that a request for the same got a moment ago, for this reason.
     pub(crate) fn refused(&self, wanted: &Wanted, reason: Reason) -> Option<Decision> {
         let inside = self.inside();
         let mut refused = wanted.iter().filter_map(|(line, ..)| inside.lines.get(line)?.refused.as_ref());
@@ -165,8 +167,8 @@ impl Room {
         refused.find(is_it).map(|(.., decision)| decision.clone())
     }
 
-    /// Remembers what somebody is told at once. While there is a line, a flood is made of those who want the
-    /// same, and the store need not be asked about each of them.
+    /// Remembers a denial that a request gets immediately. While there is a line, a flood consists of
+    /// requests that want the same, and the store need not be asked about each of them.
     pub(crate) fn refuse(&self, wanted: Wanted, reason: Reason, decision: &Decision) {
         let mut inside = self.inside();
         let line = wanted.iter().map(|(line, ..)| *line).find(|line| inside.lines.contains_key(line));
@@ -175,7 +177,7 @@ impl Room {
         }
     }
 
-    /// Who is in a line and came before this ticket, if there is one.
+    /// Those who are in a line and came before this ticket, or all of them if there is no ticket.
     pub(crate) fn ahead(&self, line: &Line, before: Option<&Ticket>) -> Ahead {
         let inside = self.inside();
         let Some(queue) = inside.lines.get(line) else { return Ahead::default() };
@@ -186,7 +188,7 @@ impl Room {
     }
 }
 
-/// A place in the waiting room. Dropping it makes room at once, and lets those behind move up.
+/// A place in the waiting room. Dropping it makes room immediately, and lets those behind move up.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     room: Arc<Room>,
@@ -195,7 +197,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Goes to those of these lines that there are.
+    /// Joins those of these lines that exist.
     pub(crate) fn join(&self, lines: impl Iterator<Item = (Line, u32)>) {
         let mut inside = self.room.inside();
         for (line, cost) in lines {
@@ -205,7 +207,7 @@ impl Ticket {
         }
     }
 
-    /// Goes to these lines, and leaves all others.
+    /// Joins these lines, and leaves all others.
     pub(crate) fn stand_in(&self, lines: &[(Line, u32)]) {
         let mut inside = self.room.inside();
         let own = std::mem::take(&mut inside.waiting[self.number].lines);
@@ -232,7 +234,7 @@ impl Ticket {
         self.room.inside().waiting[self.number].lines.contains(line)
     }
 
-    /// Tells those behind when this one can go, if it is at the head of this line.
+    /// Records when this one can go, for those behind it, if it is at the head of this line.
     pub(crate) fn expect(&self, line: &Line, ready_at: Instant) {
         let mut inside = self.room.inside();
         let queue = inside.lines.get_mut(line).filter(|queue| queue.is_led_by(self.number));
@@ -241,22 +243,22 @@ impl Ticket {
         }
     }
 
-    /// When this one is at the head of all its lines; an error if the room is closed.
+    /// Waits until this one is at the head of all its lines. Fails if the room is closed.
     pub(crate) fn turn(&self) -> impl Future<Output = Result<(), NoRoom>> + '_ {
         poll_fn(|cx| self.poll(cx, |inside, ticket| inside.is_first(ticket)))
     }
 
-    /// When this one [is called](Room::call); an error if the room is closed.
+    /// Waits until this one [is called](Room::call). Fails if the room is closed.
     pub(crate) fn called(&self) -> impl Future<Output = Result<(), NoRoom>> + '_ {
         poll_fn(|cx| self.poll(cx, |inside, ticket| std::mem::take(&mut inside.waiting[ticket].is_called)))
     }
 
-    /// Whatever this one was called for, it is about to ask.
+    /// Clears the call, because this one is about to ask the store.
     pub(crate) fn answer_call(&self) {
         self.room.inside().waiting[self.number].is_called = false;
     }
 
-    /// When the room is closed.
+    /// Waits until the room is closed.
     pub(crate) fn closed(&self) -> impl Future<Output = NoRoom> + '_ {
         poll_fn(|cx| self.poll_closed(cx))
     }
@@ -282,7 +284,7 @@ impl Ticket {
             Some(waker) if waker.will_wake(cx.waker()) => None,
             other => other.replace(cx.waker().clone()),
         };
-        // When nothing is locked: what goes with it is not known.
+        // Dropped without the lock, because dropping a waker runs unknown code.
         drop(inside);
         drop(before);
         Poll::Pending
@@ -303,8 +305,8 @@ impl Inside {
         lines.all(|line| self.lines.get(line).is_none_or(|queue| queue.is_led_by(ticket)))
     }
 
-    /// Puts a ticket into a line, behind those who came before it and before all others: so of all who wait, the one that
-    /// came first is at the head of all its lines, and somebody can always go.
+    /// Puts a ticket into a line, behind those who came before it and ahead of all others. So of all who
+    /// wait, the one that came first is at the head of all its lines, and there is always one that can go.
     fn stand(&mut self, ticket: usize, line: Line, cost: u32) {
         let Self { waiting, lines, .. } = self;
         let Waiting { came, lines: own, .. } = &mut waiting[ticket];
@@ -320,7 +322,7 @@ impl Inside {
         own.push(line);
     }
 
-    /// Takes a ticket out of a line, and says whom that lets move up.
+    /// Takes a ticket out of a line, and returns the waker of the one that moves up to the head.
     fn step_out(&mut self, ticket: usize, line: Line) -> Option<Waker> {
         let queue = self.lines.get_mut(&line)?;
         let was_first = queue.is_led_by(ticket);
@@ -332,7 +334,7 @@ impl Inside {
             }
             Some(head) if was_first => {
                 queue.ready_at = None;
-                // When it was told how long to wait, it was not at the head, and so was not called when something came back.
+                // It got its wait when it was not at the head, and so was not called when budget came back.
                 let head = &mut self.waiting[head.ticket];
                 head.is_called = true;
                 head.waker.take()
@@ -341,7 +343,7 @@ impl Inside {
         }
     }
 
-    /// Takes a ticket out of the room, and says what was to wake it, and whom that lets move up.
+    /// Takes a ticket out of the room, and returns its own waker and those of the ones that move up.
     fn leave(&mut self, ticket: usize) -> (Option<Waker>, SmallVec<[Waker; 1]>) {
         let Waiting { waker, lines, .. } = self.waiting.remove(ticket);
         (waker, lines.into_iter().filter_map(|line| self.step_out(ticket, line)).collect())
@@ -351,7 +353,7 @@ impl Inside {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut inside = self.room.inside();
-        // The waker is dropped when nothing is locked: what goes with it is not known.
+        // The waker is dropped without the lock, because dropping it runs unknown code.
         let (_waker, moved_up) = inside.leave(self.number);
         self.room.lines.store(inside.lines.len(), Ordering::Relaxed);
         drop(inside);

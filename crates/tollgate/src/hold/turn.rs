@@ -1,4 +1,4 @@
-//! Waiting for a budget until there is enough of it.
+//! Waiting until there is enough budget.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -11,42 +11,42 @@ use tollgate_core::{Algorithm, Charge, Decision, MemoryStore, Outcome, Quota, Re
 use super::room::{Ahead, Line, NoRoom, Reason, Ticket, Wanted};
 use crate::limiter::{Fallback, Limiter, Plan, Planned};
 
-/// How long those ahead have to go who can go, when somebody behind them has no more time.
+/// How long those ahead who can go are given to do so, when somebody behind them has run out of time.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// How long one is ready to wait.
+/// How long a request is willing to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// As long as each rule says.
+    /// As long as each rule allows.
     OfRules,
-    /// So long, whatever the rules say; as long as it takes, if it is `None`.
+    /// This long, whatever the rules allow. `None` means as long as it takes.
     Own(Option<Duration>),
 }
 
-/// What waiting has come to.
+/// The result of waiting.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// What the store says at the end, or what was decided in this process instead.
+    /// The store's final answer, or what was decided in this process instead.
     Answered { answer: Result<Decision, StoreError>, is_local: bool },
-    /// Nobody can wait here, or not any more. What the store said, if it was asked.
+    /// There is no room to wait, or no longer. Contains the store's denial, if it was asked.
     NoRoom(Option<Decision>),
 }
 
-/// How far one has moved up.
+/// How far a request has moved up.
 enum Moved {
     /// Nobody is ahead.
     ToTheHead,
-    /// Those ahead do not go, though they could.
+    /// Those ahead could go, but do not.
     Past,
-    /// There is no more time. This is what the store says.
+    /// The time is over. This is the store's answer.
     Nowhere(Result<Decision, StoreError>),
 }
 
-/// Somebody who waits, with the plan that is to be followed then.
+/// A request that waits. Resolves with the plan that is to be followed then.
 pub(crate) type Turning = Pin<Box<dyn Future<Output = (Plan, Turn)> + Send>>;
 
 impl Patience {
-    /// How long one waits for a charge of a plan; `None` for as long as it takes.
+    /// How long to wait for a charge of a plan. `None` means as long as it takes.
     fn with(self, plan: &Plan, planned: &Planned) -> Option<Duration> {
         match self {
             Self::OfRules => Some(plan.rules().rule(planned.rule).hold(&planned.quota)),
@@ -67,7 +67,7 @@ impl Plan {
         self.entries().iter().filter(waited_for).map(|planned| (self.line(planned), planned))
     }
 
-    /// What was said of each charge. What was decided in this process says nothing of some.
+    /// The outcome of each charge. A decision made in this process has no outcome for some.
     pub(crate) fn outcomes<'a>(
         &'a self,
         decision: &'a Decision,
@@ -81,7 +81,7 @@ impl Plan {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Whether somebody waits already for what is planned.
+    /// Whether there is already a line for what is planned.
     pub(crate) fn has_line(&self, plan: &Plan, patience: Patience) -> bool {
         self.room().has_line(plan.lines(patience).map(|(line, _)| line))
     }
@@ -91,7 +91,7 @@ impl<S: Store> Limiter<S> {
         self.can_wait(plan, patience, denied, Duration::ZERO)
     }
 
-    /// Whether one who has `waited` so long waits on.
+    /// Whether a request that has `waited` this long continues to wait.
     fn can_wait(&self, plan: &Plan, patience: Patience, denied: &Decision, waited: Duration) -> bool {
         plan.outcomes(denied).all(|(planned, outcome)| match outcome.retry() {
             None => true,
@@ -103,10 +103,12 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    /// Waits until what is planned is admitted, or it is clear that this would take too long. `denied` is what the store
-    /// has just said, if it was asked; if it was not, because there is a line, this one goes to its end.
+    /// Waits until what is planned is admitted, or until it is clear that this would take too long. `denied`
+    /// is the store's denial, if it was just asked. If it was not, because there is a line, this one goes to
+    /// the line's end.
     ///
-    /// The call itself joins the line, so that it does not matter who is polled first. Whoever drops the future leaves it.
+    /// The call itself joins the line, so the order in which futures are first polled does not matter.
+    /// Dropping the future leaves the line.
     pub(crate) fn take_turn(self, plan: Plan, patience: Patience, denied: Option<Decision>) -> Turning {
         let started = Instant::now();
         let ticket = self.room().enter();
@@ -131,13 +133,13 @@ impl<S: Store> Limiter<S> {
         })
     }
 
-    /// Goes to the end of the lines in which others wait.
+    /// Joins the end of the lines in which others wait.
     fn join(&self, ticket: &Ticket, plan: &Plan, patience: Patience) {
         ticket.join(plan.lines(patience).map(|(line, planned)| (line, planned.cost)));
     }
 
-    /// Goes to the line of the rule that has denied for the longest, and to no other: whoever waits there must not keep those
-    /// waiting who want something else. Those behind are told when it can go.
+    /// Joins the line of the rule that denies for the longest, and no other: a request that waits there must
+    /// not keep others waiting that want something else. Records for those behind when it can go.
     fn stand(&self, ticket: &Ticket, plan: &Plan, denied: &Decision, asked: Instant) {
         let longest = denied.retry();
         let is_longest = |outcome: &Outcome| longest.is_some() && outcome.retry() == longest;
@@ -157,8 +159,8 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// What one is told at once who is in line for one rule, and whom another denies or whose cost never fits: it must not
-    /// take the place of those who can go.
+    /// The immediate denial of a request that is in line for one rule, but that another rule denies or whose
+    /// cost never fits: it must not take the place of those who can go.
     async fn denied_regardless(&self, plan: &Plan, patience: Patience) -> Option<Decision> {
         let can_go = |planned: &Planned| planned.cost <= plan.rules().charge_of(planned).quota.max();
         if matches!(plan.entries(), [only] if can_go(only)) {
@@ -166,11 +168,11 @@ impl<S: Store> Limiter<S> {
         }
         let wanted = wanted(plan);
         let refused = self.room().refused(&wanted, Reason::Regardless);
-        // Who was told that may have been less patient.
+        // The request that got that denial may have been less patient.
         if let Some(denied) = refused.filter(|denied| !self.is_worth_waiting(plan, patience, denied)) {
             return Some(denied);
         }
-        // If the store fails, it is asked again by who is at the head.
+        // If the store fails, the request asks it again at the head of the line.
         let decision = self.store().peek(&plan.charges()).await.ok()?;
         if decision.is_admitted() || self.is_worth_waiting(plan, patience, &decision) {
             return None;
@@ -179,7 +181,7 @@ impl<S: Store> Limiter<S> {
         Some(decision)
     }
 
-    /// For one that found too many ahead.
+    /// For a request that found too many ahead.
     async fn give_up(&self, ticket: Ticket, plan: &Plan, patience: Patience, started: Instant) -> Turn {
         let wanted = wanted(plan);
         if let Some(denied) = self.room().refused(&wanted, Reason::TooLong) {
@@ -201,7 +203,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// For one that has joined its lines.
+    /// For a request that has joined its lines.
     async fn turn(
         &self,
         ticket: Ticket,
@@ -220,7 +222,7 @@ impl<S: Store> Limiter<S> {
                 if let Some(Err(NoRoom)) = until(ready_at, ticket.called()).await {
                     return Turn::NoRoom(denied);
                 }
-                // One that came before may have come from another line meanwhile.
+                // An earlier request may have joined from another line meanwhile.
                 if !ticket.is_first() {
                     continue;
                 }
@@ -245,7 +247,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Waits until nobody is ahead, for no longer than one is ready to wait.
+    /// Waits until nobody is ahead, for no longer than the request is willing to wait.
     async fn move_up(
         &self,
         ticket: &Ticket,
@@ -260,7 +262,8 @@ impl<S: Store> Limiter<S> {
             return turn.map(|()| Moved::ToTheHead);
         }
         match self.peek_behind(plan, patience, Some(ticket)).await {
-            // There is enough for all who are ahead as well: it is a matter of moments, unless one of them is not polled.
+            // There is enough for all who are ahead as well: it takes only moments, unless one of them is not
+            // polled.
             Ok(decision) if decision.is_admitted() => match timeout(MOMENT, ticket.turn()).await {
                 Ok(turn) => turn.map(|()| Moved::ToTheHead),
                 Err(_) => Ok(Moved::Past),
@@ -269,13 +272,13 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Asks the store, and says whether it was decided in this process instead.
+    /// Asks the store. Also returns whether the decision was made in this process instead.
     pub(crate) async fn ask(&self, plan: &Plan, patience: Patience) -> (Result<Decision, StoreError>, bool) {
         self.or_here(self.decide(plan).await, plan, patience)
     }
 
-    /// What is decided in this process if the store fails. Who waits with a patience of one's own has nobody else to look
-    /// after that.
+    /// Decides in this process if the store fails and the patience is the caller's own: then nothing else
+    /// falls back.
     fn or_here(
         &self,
         answer: Result<Decision, StoreError>,
@@ -291,7 +294,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// What the store would say when all who are ahead had been served.
+    /// What the store would answer after all who are ahead had been served.
     async fn peek_behind(
         &self,
         plan: &Plan,
@@ -304,7 +307,7 @@ impl<S: Store> Limiter<S> {
                 return charge;
             }
             let ahead = self.room().ahead(&plan.line(planned), ticket);
-            // More than the quota can ever hold would never fit.
+            // Capped, because more than the quota can ever hold would never fit.
             let all = ahead.cost.saturating_add(planned.cost.into()).min(charge.quota.max().into());
             charge.cost(planned.cost.max(all as u32))
         });
@@ -312,11 +315,11 @@ impl<S: Store> Limiter<S> {
         self.store().peek(&charges).await
     }
 
-    /// Whether those who wait already are so many that it would take too long.
+    /// Whether so many wait already that it would take too long.
     fn is_too_long(&self, plan: &Plan, patience: Patience) -> bool {
         plan.lines(patience).any(|(line, planned)| {
             let (quota, ahead) = (plan.rules().charge_of(planned).quota, self.room().ahead(&line, None));
-            // Where nobody waits, there may be enough.
+            // If nobody waits, there may be enough.
             let is_too_long = |patience| ahead.cost > 0 && at_least(quota, ahead, planned.cost) > patience;
             patience.with(plan, planned).is_some_and(is_too_long)
         })
@@ -329,22 +332,22 @@ fn wanted(plan: &Plan) -> Wanted {
     plan.entries().iter().map(want).collect()
 }
 
-/// When what was denied could be admitted.
+/// When a denied charge could be admitted.
 fn ready_at(denied: &Decision, asked: Instant) -> Option<Instant> {
     denied.retry()?.after().map(|wait| after(asked, wait))
 }
 
-/// So long after a moment; a few years, if that is longer than can be told.
+/// The moment after this wait. A few years later, if the sum cannot be represented.
 fn after(moment: Instant, wait: Duration) -> Instant {
     moment.checked_add(wait).unwrap_or_else(|| moment + Duration::from_secs(1 << 28))
 }
 
-/// Waits until then, or until something else is there.
+/// Waits until then, or until `other` completes.
 async fn until<F: Future>(then: Instant, other: F) -> Option<F::Output> {
     timeout_at(then, pin!(other)).await.ok()
 }
 
-/// How long it takes at least until those ahead and this one have been served.
+/// The least time that it takes to serve those ahead and this one.
 fn at_least(quota: &Quota, ahead: Ahead, cost: u32) -> Duration {
     let head =
         ahead.ready_at.map_or(Duration::ZERO, |ready_at| ready_at.saturating_duration_since(Instant::now()));
@@ -355,7 +358,7 @@ fn at_least(quota: &Quota, ahead: Ahead, cost: u32) -> Duration {
             let micros = u128::from(behind_head) * u128::from(micros) / u128::from(units.max(1));
             Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
         }
-        // All that a period holds can go at once.
+        // Everything that a period holds can go at once.
         _ => {
             let periods =
                 ahead.cost.saturating_add(cost.into()).saturating_sub(1) / u64::from(quota.max().max(1));

@@ -1,4 +1,4 @@
-//! What key is taken from what request.
+//! Which key is taken from which request.
 
 mod address;
 mod client_ip;

@@ -1,4 +1,4 @@
-//! What becomes of charges that the store could not decide.
+//! What happens to charges that the store could not decide.
 
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Decision, MemoryStore, Quota, RuleName, Store};
@@ -6,26 +6,26 @@ use tollgate_core::{Charge, Decision, MemoryStore, Quota, RuleName, Store};
 use super::{Limiter, Plan, Planned};
 use crate::failure::FailurePolicy;
 
-/// What the rules say instead of the store.
+/// The result of the rules' failure policies.
 #[derive(Debug)]
 pub(crate) enum Fallback {
-    /// No rule minds.
+    /// All rules allow the request.
     Allow,
     /// This rule denies.
     Deny(RuleName),
-    /// Those that decide locally have decided.
+    /// The rules that decide locally have decided.
     Local(Decision),
 }
 
 impl<S: Store> Limiter<S> {
-    /// What the rules say of what was planned when the store cannot. `decide` charges the store in this process, or looks.
+    /// Applies the failure policies of the planned rules. `decide` charges the in-process store, or peeks.
     #[cold]
     pub(crate) fn fall_back(
         &self,
         plan: &Plan,
         decide: impl FnOnce(&MemoryStore, &[Charge<'_>]) -> Decision,
     ) -> Fallback {
-        // All rules are asked before anything is charged.
+        // All rules are checked before anything is charged.
         let mut shares: SmallVec<[(&Planned, Quota); 2]> = SmallVec::new();
         let rules = plan.rules();
         for planned in plan.entries() {

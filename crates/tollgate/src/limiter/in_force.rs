@@ -9,17 +9,17 @@ use crate::rule::Rules;
 
 /// The rules in force.
 ///
-/// Most limiters never have another set than their first. That one is kept for as long as the limiter is, so it can be
-/// read where it is. Only once there was a swap does a reader have to say what it holds on to, so that it is not freed
-/// meanwhile.
+/// Most limiters never have a set other than their first. The first set is kept for as long as the limiter,
+/// so it can be read in place. Only after a swap do readers have to register the set that they hold, so that
+/// it is not freed meanwhile.
 #[derive(Debug)]
 pub(super) struct InForce {
     first: Arc<Rules>,
-    /// There from the first swap on.
+    /// Set by the first swap.
     swapped: OnceLock<ArcSwap<Rules>>,
 }
 
-/// The set that was in force when it was asked for.
+/// The set that was in force when it was loaded.
 pub(crate) enum Current<'a> {
     First(&'a Arc<Rules>),
     Swapped(Guard<Arc<Rules>>),
@@ -38,7 +38,7 @@ impl InForce {
         }
     }
 
-    /// Puts others in force, and gives back those that were.
+    /// Puts other rules in force, and returns the previous ones.
     pub(super) fn swap(&self, rules: Arc<Rules>) -> Arc<Rules> {
         self.swapped.get_or_init(|| ArcSwap::new(Arc::clone(&self.first))).swap(rules)
     }

@@ -14,12 +14,12 @@ use crate::rule::{Matching, MissingKey, QuotaChoice, Role, Rules, TierChoice, Ti
 /// What is to be charged for a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The rules that were in force when it came. All that follows asks these.
+    /// The rules that were in force when the request arrived. Everything that follows uses these.
     rules: Arc<Rules>,
     entries: SmallVec<[Planned; 2]>,
-    /// What is only charged to be seen.
+    /// The charges made only in shadow.
     shadows: Vec<Planned>,
-    /// Whether a rule denies because the request has not got its key. Apart, as few plans have it.
+    /// Set if a rule denies because the request does not have its key. Boxed, because few plans have it.
     refused: Option<Box<Refused>>,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    /// Whether it is the charge that another one is a copy of.
+    /// Whether it is a copy of the same charge.
     pub(crate) fn is_for(&self, other: &Self) -> bool {
         (self.rule, self.role, &self.key) == (other.rule, other.role, &other.key)
     }
 }
 
-/// A rule that denies because the request has not got its key, and the quota that the caller would have.
+/// A rule that denies because the request does not have its key, and the quota that the caller would have.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub(crate) rule: usize,
@@ -71,7 +71,7 @@ impl Plan {
         plan
     }
 
-    /// Nothing.
+    /// An empty plan.
     pub(crate) const fn new(rules: Arc<Rules>) -> Self {
         Self { rules, entries: SmallVec::new_const(), shadows: Vec::new(), refused: None }
     }
@@ -104,13 +104,13 @@ impl Plan {
         &self.entries
     }
 
-    /// What is only charged to be seen.
+    /// The charges made only in shadow.
     #[inline]
     pub(crate) fn shadows(&self) -> &[Planned] {
         &self.shadows
     }
 
-    /// The same, but all that is only charged to be seen is to be obeyed.
+    /// The same plan, with rules in shadow enforced. Candidates are dropped.
     pub(crate) fn enforced(mut self) -> Self {
         for planned in std::mem::take(&mut self.shadows) {
             if planned.role == Role::Shadow {
@@ -120,12 +120,12 @@ impl Plan {
         self
     }
 
-    /// Whether it is denied for want of a key.
+    /// The rule that denies for a missing key, if any.
     pub(crate) fn refused(&self) -> Option<&Refused> {
         self.refused.as_deref()
     }
 
-    /// Whether no rule has anything to say.
+    /// Whether there is nothing to charge and nothing denied.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.shadows.is_empty() && self.refused.is_none()
     }
@@ -133,13 +133,13 @@ impl Plan {
     #[inline(always)]
     pub(super) fn add(&mut self, number: usize, key: Option<Key>, tier: TierChoice, cost: u32) {
         let rule = self.rules.rule(number);
-        // Who is not limited need not have a key.
+        // Callers without a limit need no key.
         let Some(quota) = rule.tier(tier) else { return };
         let key = match (key, rule.missing_key) {
             (Some(key), _) => key,
             (None, MissingKey::Shared) => Key::GLOBAL,
             (None, MissingKey::Skip) => return,
-            // They belong together, as they do where they are counted.
+            // Requests without a key belong to one share, as they do where they are counted.
             (None, MissingKey::Deny) if rule.role(&Key::GLOBAL) != Role::Enforced => {
                 rule.watch.missing_key(Role::Shadow);
                 return;
@@ -154,7 +154,7 @@ impl Plan {
     }
 }
 
-/// What is to be charged for a request; if something has to be looked up for that, what is left to do.
+/// Finds out what to charge for a request or, if something has to be looked up, what is left to do.
 pub(crate) struct Planner<'a> {
     rules: &'a Arc<Rules>,
     plan: Plan,
@@ -167,7 +167,7 @@ impl<'a> Planner<'a> {
         Self { rules, plan: Plan::new(Arc::clone(rules)), pending: Vec::new() }
     }
 
-    /// Under those of the rules whose paths match.
+    /// Plans for all the rules that match and apply.
     #[inline(never)]
     pub(crate) fn all(
         rules: &'a Arc<Rules>,
@@ -182,7 +182,7 @@ impl<'a> Planner<'a> {
         planner.done()
     }
 
-    /// Under one rule that has been asked for its key.
+    /// Plans for one rule whose key has been extracted.
     #[cold]
     pub(crate) fn one(
         rules: &'a Arc<Rules>,
@@ -203,8 +203,8 @@ impl<'a> Planner<'a> {
         if matches!(key, Extracted::Missing) && rule.key.is_peer() {
             rules.watch.no_peer(rule.name);
         }
-        // What is known is planned at once, unless it has to wait for what came before it: the charges
-        // are in the order of the rules.
+        // A charge that is known is planned immediately, unless an earlier one is pending: the charges are in
+        // the order of the rules.
         let (key, tier) = match (&rule.tier_lookup, key) {
             (None, Extracted::Key(key)) if pending.is_empty() => {
                 let role = rule.role(&key);

@@ -1,4 +1,4 @@
-//! Charging what is only charged to be seen.
+//! Making the charges of rules in shadow and of candidates.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use super::{Limiter, Plan, Planned};
 use crate::rule::{Role, Rules};
 use crate::settle::Account;
 
-/// What rules in shadow have said that header fields are to tell of.
+/// The decisions of rules in shadow that header fields are to report.
 #[derive(Debug)]
 pub(crate) struct ShadowReport {
     rules: Arc<Rules>,
@@ -17,7 +17,7 @@ pub(crate) struct ShadowReport {
 }
 
 impl ShadowReport {
-    /// For a plan's rules in shadow, if there are some that are shown.
+    /// A report for a plan's rules in shadow, if any of them are shown.
     pub(crate) fn of(plan: &Plan) -> Option<Arc<Self>> {
         let rules = plan.rules();
         let is_shown = |planned: &Planned| is_shown(rules, planned);
@@ -27,7 +27,7 @@ impl ShadowReport {
             .then(|| Arc::new(Self { rules: Arc::clone(rules), said: Mutex::default() }))
     }
 
-    /// What has been said, with the rules that have said it.
+    /// Calls `f` with each decision so far, and the rules and the charge that it belongs to.
     pub(crate) fn said(&self, mut f: impl FnMut(&Rules, &Planned, &Decision)) {
         for (planned, decision) in &*self.said.lock().unwrap_or_else(PoisonError::into_inner) {
             f(&self.rules, planned, decision);
@@ -46,10 +46,10 @@ fn is_shown(rules: &Rules, planned: &Planned) -> bool {
     planned.role == Role::Shadow && rules.rule(planned.rule).shows_shadow
 }
 
-/// The charges of a request that are made to be seen, when it goes on.
+/// Makes the shadow charges of a request, when it is forwarded.
 pub(crate) type Shadowing = Box<dyn FnOnce() + Send + Sync>;
 
-/// One charge that is made to be seen, and who wants to know what came of it.
+/// One shadow charge, and where to record its result.
 struct Shadow<S: Store> {
     rules: Arc<Rules>,
     planned: Planned,
@@ -70,7 +70,7 @@ impl<S: Store> Shadow<S> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Makes the charges of an admitted plan that are only made to be seen, each by itself. Nobody waits for them.
+    /// Makes the shadow charges of an admitted plan, each by itself. Nothing waits for them.
     #[inline]
     pub(crate) fn shadow(
         &self,
@@ -100,7 +100,7 @@ impl<S: Store> Limiter<S> {
         let shadow = Shadow { rules: Arc::clone(rules), planned: planned.clone(), account, report };
         match self.store().charge(&[rules.charge_of(planned)]) {
             Answer::Now(answer) => shadow.said(&answer),
-            // A store that takes a while has a runtime that it does so in.
+            // A store that does not answer immediately has a runtime that it runs in.
             Answer::Later(charging) => {
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(async move { shadow.said(&charging.await) });

@@ -1,6 +1,6 @@
-//! Events, through `tracing`. See [`guide::metrics`](crate::guide::metrics) for what they tell.
+//! Events, through `tracing`. See [`guide::metrics`](crate::guide::metrics) for what they report.
 //!
-//! A key is in none of them: it may be a secret, and is the caller's in any case.
+//! None of them contains a key: it may be a secret, and belongs to the caller in any case.
 
 use tollgate_core::{Outcome, Retry, RuleName, StoreError, Timestamp};
 use tracing::{Level, enabled, info, warn};
@@ -12,13 +12,14 @@ use crate::rule::Role;
 
 const TARGET: &str = "tollgate";
 
-/// What samples the events of one rule.
+/// Samples the events of one rule.
 #[derive(Debug, Default)]
 pub(super) struct OfRule {
     denied: Sample,
     shadow: Sample,
     candidate: Sample,
-    /// Apart from what is denied: it is told by another clock, and need not have been denied. Of one rule all are of one mode.
+    /// Separate from `denied`: it uses a different clock, and need not have been denied. For one rule, all
+    /// are of the same mode.
     missing_key: Sample,
     failed: Sample,
     no_room: Sample,
@@ -40,7 +41,7 @@ impl OfRule {
             Role::Candidate => &self.candidate,
         };
         let Some(suppressed) = sample.take(at) else { return };
-        // Nothing if it never fits.
+        // `None` if the cost never fits.
         let retry_after_ms =
             outcome.retry().and_then(Retry::after).map(|wait| wait.as_micros().div_ceil(1_000) as u64);
         info!(

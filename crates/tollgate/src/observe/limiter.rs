@@ -1,4 +1,4 @@
-//! What is seen of a limiter as a whole, now and then.
+//! Periodic observation of a limiter as a whole.
 
 #[cfg(feature = "metrics")]
 use std::any::Any;
@@ -21,37 +21,37 @@ use crate::key::X_FORWARDED_FOR;
 use crate::limiter::Limiter;
 use crate::rule::Rules;
 
-/// How often it is looked around, in microseconds.
+/// The interval between checks, in microseconds.
 const PAUSE: u64 = 1_000_000;
 /// After how long a rule should have matched something.
 const A_WHILE: Duration = Duration::from_secs(3_600);
-/// Of how many requests that no rule matches one looks around.
+/// One in this many requests that no rule matches does a check.
 const PASSED_BY: u32 = 1_024;
 
-/// What is seen of a limiter. Requests look around in passing, one or two in a second: there is no task.
+/// Observes a limiter. Requests do the checks in passing, one or two per second: there is no task.
 #[derive(Debug)]
 pub(crate) struct LimiterWatch {
-    /// When it was last looked around.
+    /// When the last check was.
     last: AtomicU64,
-    /// Whether a request has been marked, which may come by again.
+    /// Whether a request has been marked that may pass through another layer.
     has_marked: AtomicBool,
     pub(crate) hints: Hints,
     #[cfg(feature = "metrics")]
     stores: OfStores,
 }
 
-/// What is seen of a set of rules.
+/// Observes a set of rules.
 #[derive(Debug)]
 pub(crate) struct SetWatch {
-    /// Since when, as far as is known, it is in force, in microseconds.
+    /// Since when it has been in force, as far as is known, in microseconds.
     since: AtomicU64,
-    /// Whether it was looked for rules that match nothing.
+    /// Whether it was checked for rules that match nothing.
     is_looked_through: OnceLock<()>,
-    /// A rule that wants the address of the peer, and did not find it.
+    /// A rule that needs the address of the peer, and did not find it.
     lacks_peer: OnceLock<RuleName>,
 }
 
-/// Of a set that nobody has seen in force.
+/// For a set that has not been seen in force.
 const UNSEEN: u64 = u64::MAX;
 
 impl SetWatch {
@@ -60,7 +60,7 @@ impl SetWatch {
         self.since.store(UNSEEN, Ordering::Relaxed);
     }
 
-    /// Since when it is in force; since now, if nobody has looked.
+    /// Since when it has been in force: since now, if this is the first check.
     fn since(&self, now: Timestamp) -> Timestamp {
         match self.since.compare_exchange(UNSEEN, now.as_micros(), Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => now,
@@ -68,7 +68,7 @@ impl SetWatch {
         }
     }
 
-    /// A request has not got the address of the peer, which the rule wants.
+    /// A request does not have the address of the peer, which the rule needs.
     #[cold]
     pub(crate) fn no_peer(&self, rule: RuleName) {
         self.lacks_peer.get_or_init(|| rule);
@@ -86,7 +86,7 @@ impl Default for SetWatch {
 }
 
 impl Clone for SetWatch {
-    /// That of another set, of which nothing has been seen.
+    /// The watch of a new set, about which nothing is known yet.
     fn clone(&self) -> Self {
         Self::default()
     }
@@ -99,10 +99,10 @@ pub(crate) struct Sight<'a> {
     pub(crate) asked: SmallVec<[usize; 4]>,
 }
 
-/// In the extensions of a request that has come by.
+/// Marks, in the extensions, a request that was counted.
 #[derive(Clone, Debug)]
 struct Mark {
-    /// At which limiter.
+    /// The limiter that counted it.
     limiter: usize,
     rules: SmallVec<[RuleName; 4]>,
 }
@@ -110,7 +110,7 @@ struct Mark {
 impl LimiterWatch {
     pub(crate) fn new() -> Self {
         Self {
-            // As far from any time as can be, so that the first request looks.
+            // As far from any time as possible, so that the first request does a check.
             last: AtomicU64::new(1 << 63),
             has_marked: AtomicBool::new(false),
             hints: Hints::default(),
@@ -119,14 +119,15 @@ impl LimiterWatch {
         }
     }
 
-    /// Whether it is time to look around.
+    /// Whether a check is due.
     #[inline(always)]
     pub(crate) fn is_due(&self, at: Timestamp) -> bool {
-        // It is as well if the clock was set back, as the difference wraps around then.
+        // It is also due if the clock was set back, because then the difference wraps around.
         at.as_micros().wrapping_sub(self.last.load(Ordering::Relaxed)) >= PAUSE
     }
 
-    /// Whether it is this one's turn to look around. The next one has its turn after the pause, or `at_once`.
+    /// Whether the caller is to do the check. The next check is due after the pause, or immediately if
+    /// `at_once`.
     fn take(&self, at: Timestamp, at_once: bool) -> bool {
         let last = self.last.load(Ordering::Relaxed);
         let next = if at_once { at.as_micros().wrapping_sub(PAUSE) } else { at.as_micros() };
@@ -136,14 +137,14 @@ impl LimiterWatch {
 }
 
 impl<S: Store> Limiter<S> {
-    /// What there is to mend, as far as has been seen. See [`guide::hints`](crate::guide::hints).
+    /// The hints about problems found so far. See [`guide::hints`](crate::guide::hints).
     #[must_use]
     pub fn hints(&self) -> Vec<Hint> {
         self.look_at_rules(None);
         self.watch().hints.said()
     }
 
-    /// Looks around, if it is time.
+    /// Does a check, if one is due.
     #[inline]
     pub(crate) fn glance(&self, at: Timestamp) {
         if self.watch().is_due(at) {
@@ -151,7 +152,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// The same for a request that no rule counts, of which nobody has told the time.
+    /// The same for a request that no rule counts, so that no store has reported the time.
     #[inline]
     pub(crate) fn passed_by(&self) {
         thread_local!(static PASSED: Cell<u32> = const { Cell::new(0) });
@@ -178,10 +179,10 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// The same, with a request that goes on.
+    /// The same, with a request that is forwarded.
     ///
-    /// One that comes by twice is found so: one request is marked, and the one that looks next, which is most likely the same
-    /// within another layer if there is one, looks for the mark.
+    /// This finds requests that are counted twice: one request is marked, and the next one that does a check
+    /// looks for the mark. If there is an inner layer, that is most likely the same request.
     #[cold]
     pub(crate) fn look_around_and_mark(&self, at: Timestamp, sight: &Sight<'_>, extensions: &mut Extensions) {
         let watch = self.watch();
@@ -215,7 +216,7 @@ impl<S: Store> Limiter<S> {
         self.look_at_rules(Some(at));
     }
 
-    /// Whether all rules are of use, and find what they want.
+    /// Checks whether all rules match something and find what they need.
     fn look_at_rules(&self, at: Option<Timestamp>) {
         let (hints, rules) = (&self.watch().hints, self.rules());
         if let (Some(rule), false) = (rules.watch.lacks_peer.get(), hints.is_said(HintCode::NoPeer)) {
@@ -243,7 +244,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// Whether a proxy speaks that nobody trusts.
+    /// Checks for forwarding fields although no proxy is trusted.
     fn look_at_fields(&self, sight: &Sight<'_>) {
         let hints = &self.watch().hints;
         if hints.is_said(HintCode::NoTrustedProxy) {
@@ -265,7 +266,7 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// What a store says of itself, if it is one in memory.
+/// The figures of a store, if it is an in-memory store.
 #[cfg(feature = "metrics")]
 fn figures<S: Store>(store: &S) -> Option<Figures> {
     let store = store as &dyn Any;

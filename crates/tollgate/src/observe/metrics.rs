@@ -1,7 +1,9 @@
-//! Counters and gauges, through the `metrics` facade. See [`guide::metrics`](crate::guide::metrics) for what they are.
+//! Counters and gauges, through the `metrics` facade. See [`guide::metrics`](crate::guide::metrics) for what
+//! they are.
 //!
-//! A handle that was taken before the application has installed its recorder counts nothing, and looking one up for each
-//! request costs more than a decision. So each rule takes its handles when they are first used and there is a recorder.
+//! A handle taken before the application installs its recorder counts nothing, and looking one up for each
+//! request costs more than a decision. So each rule takes its handles when they are first used while there is
+//! a recorder.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,7 +42,7 @@ fn describe() {
 
 /// Whether the application has installed a recorder.
 ///
-/// What is there before is a recorder without a state, and whoever counts anything has one.
+/// The default recorder has no state, and every recorder that counts anything has some.
 fn has_recorder() -> bool {
     with_recorder(|recorder| size_of_val(recorder) > 0)
 }
@@ -54,7 +56,7 @@ struct Counters {
     admitted: Counter,
     denied: Counter,
     near_limit: Counter,
-    /// By what was said. Those that are rare are there once they are needed.
+    /// By outcome. Rare ones are created when they are needed.
     others: [OnceLock<Counter>; Said::COUNT],
     given_back: OnceLock<Counter>,
     debited: OnceLock<Counter>,
@@ -80,7 +82,7 @@ impl OfRule {
         }
     }
 
-    /// What was charged under the rule is more in the end, or less.
+    /// The charge under the rule was raised or lowered by settling.
     pub(super) fn settled(&self, rule: RuleName, settled: Settled, units: u32) {
         let Some(counters) = self.get(rule, Role::Enforced) else { return };
         let (counter, direction) = match settled {
@@ -92,7 +94,7 @@ impl OfRule {
         counter.increment(units.into());
     }
 
-    /// Takes the handles, if there is somebody to take them from.
+    /// Takes the handles, if there is a recorder.
     #[cold]
     fn take(&self, rule: RuleName, role: Role) -> Option<&Counters> {
         if !has_recorder() {
@@ -135,7 +137,7 @@ pub(super) fn hinted(code: HintCode) {
     counter!(HINTS, "code" => code.as_str()).increment(1);
 }
 
-/// Somebody who waits. What was added is taken away where it was added.
+/// A request that waits. The gauge that was incremented is the one that is decremented.
 #[derive(Debug)]
 pub(super) struct Inside(Gauge);
 
@@ -153,7 +155,7 @@ impl Drop for Inside {
     }
 }
 
-/// What has been published of a limiter's stores in memory.
+/// What has been published about a limiter's in-memory stores.
 #[derive(Debug, Default)]
 pub(super) struct OfStores {
     is_described: AtomicBool,
@@ -175,7 +177,7 @@ impl OfStores {
     }
 }
 
-/// What a store in memory says of itself.
+/// The figures of an in-memory store.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figures {
     keys: u64,
@@ -189,7 +191,8 @@ impl Figures {
     }
 }
 
-/// What has been published of a store in memory. There may be several limiters, so it is the change that is published.
+/// What has been published about an in-memory store. There may be several limiters, so only changes are
+/// published.
 #[derive(Debug, Default)]
 struct OfStore {
     keys: AtomicU64,

@@ -1,7 +1,8 @@
 //! What operators see: metrics and events, each behind a feature.
 //!
-//! Whoever decides calls this with what was decided. Without the features nothing of it is compiled. Labels and fields are
-//! the names of rules and words of this crate, and never anything that a caller sent.
+//! The code that decides calls this with what was decided. Without the features, none of the metrics and
+//! events is compiled. Labels and fields are the names of rules and words of this crate, never anything that
+//! a caller sent.
 
 #[cfg(feature = "tracing")]
 mod events;
@@ -23,28 +24,28 @@ use crate::hint::Hint;
 use crate::limiter::{Plan, Planned};
 use crate::rule::{Compiled, Role};
 
-/// What came of what a rule was asked.
+/// The outcome for a rule that was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Admitted,
     Denied,
     /// Admitted after having been held back.
     Delayed,
-    /// Not charged, though there was enough: another rule denied.
+    /// Not charged, although there was enough, because another rule denied.
     Uncharged,
-    /// Denied for want of the rule's key.
+    /// Denied because the rule's key is missing.
     MissingKey,
-    /// To be held back where nobody can wait.
+    /// Had to be held back, but there was no room to wait.
     NoRoom,
-    /// The store failed, and the rule lets requests go on then.
+    /// The store failed, and the rule lets requests through in that case.
     AllowedByFailure,
-    /// The store failed, and the rule denies then.
+    /// The store failed, and the rule denies in that case.
     DeniedByFailure,
     /// The store failed, and this process admitted.
     LocalAdmitted,
     /// The store failed, and this process denied.
     LocalDenied,
-    /// The store failed, and whoever asked was told.
+    /// The store failed, and the caller got the error.
     Undecided,
 }
 
@@ -77,18 +78,18 @@ pub(crate) enum How {
     AtOnce,
     /// By the store, after waiting for the budget.
     Waited,
-    /// In this process, as the store failed.
+    /// In this process, because the store failed.
     Locally,
 }
 
-/// What was done to bring a charge to what it should have been.
+/// How a charge was settled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Settled {
     GivenBack,
     Debited,
 }
 
-/// What is seen of one rule of a set.
+/// Observes one rule of a set.
 #[derive(Debug)]
 pub(crate) struct RuleWatch {
     name: RuleName,
@@ -115,7 +116,7 @@ impl RuleWatch {
     /// A request is counted under the rule.
     #[inline(always)]
     pub(crate) fn matched(&self) {
-        // Looked at first: a line of memory that nobody writes to is everybody's.
+        // Read first: a cache line that is never written can be shared by all cores.
         if !self.has_matched.load(Ordering::Relaxed) {
             self.has_matched.store(true, Ordering::Relaxed);
         }
@@ -125,14 +126,14 @@ impl RuleWatch {
         self.has_matched.load(Ordering::Relaxed)
     }
 
-    /// One that the rule, which is enforced, admits at once.
+    /// The rule, which is enforced, admits a request immediately.
     #[inline(always)]
     pub(crate) fn admitted(&self, outcome: &Outcome) {
         self.matched();
         self.count(Role::Enforced, Said::Admitted, Some(outcome));
     }
 
-    /// One that the rule, which is enforced, denies by itself.
+    /// The rule, which is enforced, denies a request by itself.
     #[inline]
     pub(crate) fn denied(&self, at: Timestamp, outcome: &Outcome) {
         self.matched();
@@ -140,7 +141,7 @@ impl RuleWatch {
         self.tell_denied(Role::Enforced, at, outcome);
     }
 
-    /// One that has not got the rule's key, and is denied for it, or would be.
+    /// A request does not have the rule's key, and is denied for it, or would be.
     #[cold]
     pub(crate) fn missing_key(&self, role: Role) {
         self.matched();
@@ -149,7 +150,7 @@ impl RuleWatch {
         self.events.missing_key(self.name, role, now());
     }
 
-    /// What a rule in shadow, or a candidate, says.
+    /// The answer for a rule in shadow, or for a candidate.
     pub(crate) fn shadowed(&self, role: Role, answer: &Result<Decision, StoreError>) {
         let said = answer.as_ref().ok().and_then(|decision| Some((decision.at(), decision.tightest()?.1)));
         match said {
@@ -162,7 +163,7 @@ impl RuleWatch {
         }
     }
 
-    /// What was charged under the rule is more in the end, or less.
+    /// The charge under the rule was raised or lowered by settling.
     pub(crate) fn settled(&self, role: Role, settled: Settled, units: u32) {
         #[cfg(feature = "metrics")]
         if role == Role::Enforced {
@@ -190,7 +191,7 @@ impl RuleWatch {
 }
 
 impl Clone for RuleWatch {
-    /// That of another set, of which nothing has been seen.
+    /// The watch of a new set, about which nothing is known yet.
     fn clone(&self) -> Self {
         Self::new(self.name)
     }
@@ -219,7 +220,7 @@ fn look_at(plan: &Plan, decision: &Decision, how: How) {
         rule(plan, planned).watch.count(Role::Enforced, said, Some(outcome));
     }
     if how == How::Locally {
-        // Those that do not decide here let it go on, if these do.
+        // The rules that do not decide locally let the request through, if these do.
         let said = if decision.is_admitted() { Said::AllowedByFailure } else { Said::Uncharged };
         let others = plan.entries().iter().map(|planned| (rule(plan, planned), planned));
         let others = others.filter(|(rule, planned)| rule.local_quota(&planned.quota).is_none());
@@ -234,7 +235,7 @@ fn look_at(plan: &Plan, decision: &Decision, how: How) {
     }
 }
 
-/// The store failed, and this came of it. If a rule denies because of it, the others are not charged.
+/// The store failed, with this outcome. If a rule denies because of it, the others are not charged.
 #[cold]
 pub(crate) fn failed(plan: &Plan, error: &StoreError, said: Said, by: Option<RuleName>) {
     let mut told = false;
@@ -248,7 +249,7 @@ pub(crate) fn failed(plan: &Plan, error: &StoreError, said: Said, by: Option<Rul
     }
 }
 
-/// A plan had to wait where nobody can.
+/// A plan had to wait, but there was no room.
 #[cold]
 pub(crate) fn no_room(plan: &Plan) {
     for rule in plan.entries().iter().map(|planned| rule(plan, planned)) {
@@ -275,13 +276,13 @@ fn rule<'a>(plan: &'a Plan, planned: &Planned) -> &'a Compiled {
     plan.rules().rule(planned.rule)
 }
 
-/// The time, where no store has told it.
+/// The time, where no store has reported it.
 fn now() -> Timestamp {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::UNIX_EPOCH.saturating_add(since_epoch)
 }
 
-/// Something looks like misuse.
+/// A hint was given.
 pub(crate) fn hinted(hint: &Hint) {
     #[cfg(feature = "metrics")]
     metrics::hinted(hint.code());
@@ -290,7 +291,7 @@ pub(crate) fn hinted(hint: &Hint) {
     let _ = hint;
 }
 
-/// Somebody is in the waiting room for as long as this lives.
+/// A request is in the waiting room for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Inside {
     #[cfg(feature = "metrics")]

@@ -1,31 +1,32 @@
-//! So many events in a second, and how many were left out.
+//! A bounded number of events per second, and how many were left out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::Timestamp;
 
-/// How many events of a kind there are in a second for each rule.
+/// How many events of a kind are let through per second for each rule.
 pub(super) const PER_SECOND: u64 = 10;
-/// By how many seconds clocks may differ that tell the moments of one kind of event: those of several servers, and of this
-/// process.
+/// By how many seconds the clocks may differ that date one kind of event: those of several servers, and of
+/// this process.
 const APART: u64 = 60;
 
-/// Lets a few events of each second through, and counts the others. Without a lock: whoever is in a flood does no more
-/// than add one to a number.
+/// Lets a few events of each second through, and counts the others. There is no lock: in a flood, each call
+/// just adds one to a number.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
-    /// The second in the upper half, and how many it has had in the lower.
+    /// The second in the upper half, and its number of events in the lower half.
     seen: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl Sample {
-    /// Whether there is to be an event, and if so, how many were left out since the one before.
+    /// Whether to emit an event and, if so, how many were left out since the previous one.
     pub(super) fn take(&self, at: Timestamp) -> Option<u64> {
         let second = at.as_micros() / 1_000_000;
         let next = |seen: u64| {
-            // What is a little earlier is of the second that has begun: else two clocks that take turns would begin another
-            // one with each event. A clock that was set back by more begins one as well.
+            // An event that is slightly earlier belongs to the second that has begun: otherwise two clocks
+            // that take turns would begin a new second with each event. A clock that was set back by more
+            // also begins a new second.
             let begun = seen >> 32;
             match second <= begun && begun - second <= APART {
                 false => Some(second << 32 | 1),

@@ -1,4 +1,4 @@
-//! Whether two limiters take each other's counters for their own.
+//! Detects limiters that take each other's counters for their own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,11 +14,12 @@ pub(crate) trait HasRules: Send + Sync {
     fn rules_in_force(&self) -> Arc<Rules>;
 }
 
-/// The limiters of this process whose stores are known. Looked at when one is made or its rules are swapped.
+/// The limiters of this process whose stores are known. Checked when a limiter is made or its rules are
+/// swapped.
 static LIMITERS: Mutex<Vec<(StoreId, Weak<dyn HasRules>)>> = Mutex::new(Vec::new());
 
 impl<S: Store> Limiter<S> {
-    /// Makes a limiter known to those that come after it.
+    /// Registers a limiter for those that are made later.
     pub(crate) fn enlist(&self) {
         let Some(id) = self.store().id() else { return };
         let mut limiters = LIMITERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -27,7 +28,7 @@ impl<S: Store> Limiter<S> {
         limiters.push((id, Arc::downgrade(&this)));
     }
 
-    /// Looks for others on the same store that have rules of the same name with other quotas.
+    /// Looks for other limiters on the same store that have rules of the same name with different quotas.
     pub(crate) fn look_for_clashes(&self) {
         let Some(id) = self.store().id() else { return };
         let limiters = LIMITERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +36,7 @@ impl<S: Store> Limiter<S> {
         let others: Vec<_> = on_it.filter_map(|(_, limiter)| limiter.upgrade()).collect();
         drop(limiters);
         let own = self.rules();
-        // A limiter is on this list itself, and its rules may have been swapped meanwhile.
+        // The limiter may be on this list itself, and its rules may have been swapped meanwhile.
         let others = others.into_iter().filter(|other| Arc::as_ptr(other).addr() != self.address());
         for other in others.map(|other| other.rules_in_force()) {
             let quotas: HashMap<RuleName, &Quota> =

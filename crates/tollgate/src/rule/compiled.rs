@@ -28,31 +28,31 @@ pub(crate) struct Compiled {
     pub(crate) shows_shadow: bool,
     pub(crate) watch: RuleWatch,
     mode: Mode,
-    /// The name under which candidates are counted; none if there are none.
+    /// The name under which candidates are counted. `None` if there are none.
     pub(super) candidate: Option<RuleName>,
-    /// What the index was told of it.
+    /// What the index contains for this rule.
     pub(super) requests: Requests,
     predicates: Vec<Predicate>,
     cost: Cost,
     settling: Settling,
-    /// Whether requests are held back that are over a quota.
+    /// Whether requests over any of the quotas are held back.
     holds: bool,
     hold: Duration,
     /// The rule's own quota first, then its tiers'.
     quotas: Vec<NamedQuota>,
     tiers: HashMap<String, Option<usize>>,
-    /// The share of each quota that is decided locally; none unless the rule does so.
+    /// The share of each quota for local decisions. Empty unless the rule decides locally.
     local: Vec<NamedQuota>,
 }
 
 #[derive(Clone)]
 struct NamedQuota {
     quota: Quota,
-    /// The quota as it stands in `RateLimit-Policy`.
+    /// The quota as written in `RateLimit-Policy`.
     policy: HeaderValue,
-    /// For how long requests are held back that are over it.
+    /// For how long requests over it are held back.
     hold: Duration,
-    /// What may be in its place next.
+    /// Its candidate.
     candidate: Option<Quota>,
 }
 
@@ -69,9 +69,9 @@ impl NamedQuota {
 /// Which of a rule's quotas applies.
 #[derive(Clone, Debug)]
 pub(crate) enum QuotaChoice {
-    /// One that the rule has.
+    /// One of the rule's quotas, by number.
     Own(usize),
-    /// One that was made for this caller, and for how long requests are held back that are over it.
+    /// A quota made for this caller, and for how long requests over it are held back.
     Custom(Box<(Quota, Duration)>),
 }
 
@@ -175,7 +175,7 @@ impl Compiled {
         self.settling.in_handler || self.settling.by_response.is_some()
     }
 
-    /// What becomes of what was charged, by the response.
+    /// How the response settles the charge.
     pub(crate) fn settle(&self, response: &ResponseHead<'_>) -> Settle {
         self.settling.by_response.as_ref().map_or(Settle::Keep, |settle| settle(response))
     }
@@ -194,7 +194,7 @@ impl Compiled {
         }
     }
 
-    /// The rule's cost where there is no request to tell it.
+    /// The rule's cost when there is no request to determine it.
     pub(crate) fn fixed_cost(&self) -> u32 {
         match self.cost {
             Cost::Fixed(cost) => cost,
@@ -202,7 +202,7 @@ impl Compiled {
         }
     }
 
-    /// The quota of those who are in no tier.
+    /// The quota of callers who are in no tier.
     #[inline]
     pub(crate) fn own_quota(&self) -> &Quota {
         &self.quotas[0].quota
@@ -216,7 +216,7 @@ impl Compiled {
         }
     }
 
-    /// Whether what it says of a key counts.
+    /// The role of a charge to this key: enforced or in shadow.
     #[inline]
     pub(crate) fn role(&self, key: &Key) -> Role {
         self.mode.role(self.name, key)
@@ -232,13 +232,13 @@ impl Compiled {
         self.candidate
     }
 
-    /// Whether there is a quota that may be the next.
+    /// Whether the quota has a candidate.
     #[inline]
     pub(crate) fn has_candidate(&self, choice: &QuotaChoice) -> bool {
         matches!(choice, QuotaChoice::Own(number) if self.quotas[*number].candidate.is_some())
     }
 
-    /// The quota that may be the next, and the name under which it is counted.
+    /// The candidate quota, and the name under which it is counted.
     pub(super) fn candidate<'a>(&'a self, choice: &'a QuotaChoice) -> (RuleName, &'a Quota) {
         let candidate = match choice {
             QuotaChoice::Own(number) => self.quotas[*number].candidate.as_ref(),
@@ -250,7 +250,7 @@ impl Compiled {
         }
     }
 
-    /// For how long requests are held back that are over the quota.
+    /// For how long requests over the quota are held back.
     pub(crate) fn hold(&self, choice: &QuotaChoice) -> Duration {
         match choice {
             QuotaChoice::Own(number) => self.quotas[*number].hold,
@@ -258,7 +258,7 @@ impl Compiled {
         }
     }
 
-    /// The quota as it stands in `RateLimit-Policy`.
+    /// The quota as written in `RateLimit-Policy`.
     pub(crate) fn policy(&self, choice: &QuotaChoice) -> HeaderValue {
         match choice {
             QuotaChoice::Own(number) => self.quotas[*number].policy.clone(),
@@ -266,7 +266,8 @@ impl Compiled {
         }
     }
 
-    /// The share of the quota that is decided locally when the store fails; `None` if the rule does otherwise.
+    /// The share of the quota for local decisions when the store fails. `None` if the rule does not decide
+    /// locally.
     pub(crate) fn local_quota(&self, choice: &QuotaChoice) -> Option<Quota> {
         match (self.failure, choice) {
             (FailurePolicy::Local(_), QuotaChoice::Own(number)) => Some(self.local[*number].quota),
@@ -275,7 +276,7 @@ impl Compiled {
         }
     }
 
-    /// That share as it stands in `RateLimit-Policy`.
+    /// The local share as written in `RateLimit-Policy`.
     pub(crate) fn local_policy(&self, choice: &QuotaChoice) -> Option<HeaderValue> {
         match (self.failure, choice) {
             (FailurePolicy::Local(_), QuotaChoice::Own(number)) => Some(self.local[*number].policy.clone()),

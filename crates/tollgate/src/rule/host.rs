@@ -1,12 +1,12 @@
-//! Hosts: how rules name them, and what counts as the same one.
+//! Hosts: how rules name them, and which spellings are equivalent.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// The longest name of a host, without the dot at its end: RFC 1035, section 2.3.4, written out.
+/// The maximum length of a host name without a trailing dot: RFC 1035, section 2.3.4, in text form.
 const MAX_LEN: usize = 253;
-/// The longest part of a name between two dots: RFC 1035, section 2.3.4.
+/// The maximum length of a label: RFC 1035, section 2.3.4.
 const MAX_LABEL: usize = 63;
 
 /// Hosts that a rule matches.
@@ -14,7 +14,7 @@ const MAX_LABEL: usize = 63;
 pub(crate) enum HostPattern {
     /// This host.
     Exact(Box<str>),
-    /// Every host whose name ends in a dot and this one.
+    /// Every host whose name ends in a dot and this name.
     Below(Box<str>),
 }
 
@@ -110,7 +110,7 @@ fn check(name: &str) -> Result<(), HostProblem> {
         return Err(HostProblem::Long);
     }
     for label in name.split('.') {
-        // Underscores are in no host name by the book, and in many by use.
+        // Underscores are not allowed in host names, but are common in practice.
         if let Some(bad) = label.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_')) {
             return Err(HostProblem::Character(bad));
         }
@@ -127,9 +127,10 @@ fn check(name: &str) -> Result<(), HostProblem> {
     Ok(())
 }
 
-/// The host that an authority names, as it is written there: without port, and without the dot at its end.
+/// The host that an authority names, as written, without port and trailing dot.
 pub(crate) fn of_authority(authority: &str) -> Option<&str> {
-    // Byte by byte, as this is done for each request and most hosts are short. All that is looked for is ASCII.
+    // Byte by byte, because this runs for each request and most hosts are short. Everything looked for is
+    // ASCII.
     let (mut start, mut end, mut in_brackets) = (0, None, false);
     for (at, byte) in authority.bytes().enumerate() {
         match byte {
@@ -145,9 +146,9 @@ pub(crate) fn of_authority(authority: &str) -> Option<&str> {
     (!host.is_empty()).then_some(host)
 }
 
-/// A host in the one spelling that all of its spellings have in common; `None` for what no rule can name.
+/// A host in its normal spelling; `None` if no rule can name it.
 ///
-/// It takes no longer for longer hosts, from some length on: callers choose them.
+/// The time that it takes is bounded, however long the host: callers choose it.
 pub(crate) fn normal(host: &str) -> Option<Cow<'_, str>> {
     if host.len() > MAX_LEN {
         return None;
@@ -161,7 +162,7 @@ pub(crate) fn normal(host: &str) -> Option<Cow<'_, str>> {
     })
 }
 
-/// An IPv6 address in brackets, of which there is more than one spelling.
+/// An IPv6 address in brackets, in its normal spelling.
 fn address(text: &str) -> Option<String> {
     let inner = text.strip_prefix('[')?.strip_suffix(']')?;
     inner.parse::<Ipv6Addr>().ok().map(|address| format!("[{address}]"))

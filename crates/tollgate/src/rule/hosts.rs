@@ -1,21 +1,21 @@
-//! What there is for a host: a map for those that are named, and a tree of labels for all below one.
+//! Lookup by host: a map for exact hosts, and a tree of labels for everything below a host.
 
 use super::host::HostPattern;
 use super::map::Map;
 
-/// Things that are for one host each, or for all hosts below one.
+/// Values for single hosts, or for all hosts below one.
 #[derive(Clone, Debug)]
 pub(super) struct ByHost<T> {
     exact: Map<Box<str>, T>,
     below: Labels<T>,
 }
 
-/// The hosts that end in the same labels. It is walked from the last one, and only as far as there are rules: a caller
-/// who names a host of a hundred labels has no more of them looked up.
+/// The hosts that end in the same labels. The tree is walked from the last label, and only as deep as there
+/// are rules: a caller who names a host with a hundred labels causes no more lookups than that.
 #[derive(Clone, Debug)]
 struct Labels<T> {
     more: Map<Box<str>, Labels<T>>,
-    /// What there is for all hosts below this.
+    /// The value for all hosts below this.
     below: Option<Box<T>>,
 }
 
@@ -36,7 +36,7 @@ impl<T: Default> ByHost<T> {
         self.exact.is_empty() && self.below.more.is_empty()
     }
 
-    /// What there is for these hosts, to be added to.
+    /// The value for these hosts, to be added to.
     pub(super) fn entry(&mut self, hosts: &HostPattern) -> &mut T {
         match hosts {
             HostPattern::Exact(host) => self.exact.entry(host.clone()).or_default(),
@@ -49,14 +49,14 @@ impl<T: Default> ByHost<T> {
         }
     }
 
-    /// Calls `f` with all that is for this host, in its [normal](super::host::normal) spelling.
+    /// Calls `f` with every value for this host, given in its [normal](super::host::normal) spelling.
     pub(super) fn each<'a>(&'a self, host: &str, mut f: impl FnMut(&'a T)) {
         if !self.exact.is_empty() {
             self.exact.get(host).into_iter().for_each(&mut f);
         }
         let (mut labels, mut rest) = (&self.below, host);
         while !labels.more.is_empty() {
-            // What is left of a name has something before this label, or nothing is below it.
+            // A host is below this label only if something precedes the label.
             let Some((before, label)) = rest.rsplit_once('.') else { return };
             let Some(more) = labels.more.get(label) else { return };
             if !before.is_empty() {

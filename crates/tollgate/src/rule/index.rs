@@ -14,10 +14,11 @@ use crate::RequestHead;
 /// A rule that matches a request, by number, and the pattern by which it does.
 pub(crate) type Match<'a> = (usize, Option<&'a Pattern>);
 
-/// The rules that match a request, in their order. One that matches by several patterns with parameters is there for each.
+/// The rules that match a request, in order. A rule that matches by several patterns with parameters is
+/// listed for each.
 pub(crate) type Matches<'a> = SmallVec<[Match<'a>; 4]>;
 
-/// All rules. Those for other hosts, methods and paths cost nothing.
+/// An index of all rules. Rules for other hosts, methods and paths cost nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     /// The rules that match every request.
@@ -28,7 +29,7 @@ pub(crate) struct Index {
     hosts: ByHost<Paths>,
 }
 
-/// A method and a path at which a rule matches, each of which may be any.
+/// A method and a path at which a rule matches. `None` means any.
 pub(crate) type Target = (Option<Method>, Option<Arc<Pattern>>);
 
 impl Index {
@@ -39,8 +40,8 @@ impl Index {
         index
     }
 
-    /// Adds a rule that matches at one of these hosts, or at any if there are none, and there at one of these methods and
-    /// paths, or at any if there are none.
+    /// Adds a rule that matches at one of these hosts, or at any host if there are none, and there at one of
+    /// these methods and paths, or at any if there are none.
     pub(crate) fn add(&mut self, rule: usize, hosts: &[HostPattern], targets: &[Target]) {
         if hosts.is_empty() && targets.is_empty() {
             return self.everywhere.push(rule);
@@ -83,8 +84,8 @@ impl Index {
     }
 }
 
-/// Whether what was found after another match says nothing more: then it goes. If it is the other that says less, it takes its
-/// place.
+/// Whether the later of two matches adds nothing, so that it is removed. If the earlier one adds nothing, the
+/// later one takes its place.
 fn is_covered<'a>(later: &mut Match<'a>, earlier: &mut Match<'a>) -> bool {
     let has_params = |(_, pattern): &Match<'a>| pattern.is_some_and(Pattern::has_params);
     if later.0 != earlier.0 {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-/// A map whose keys come from rules, and which is asked with what callers send.
+/// A map whose keys come from rules, and which is queried with what callers send.
 ///
-/// That is why it does without SipHash, which takes more than a third of what it costs to find a rule: a caller adds nothing
-/// to it. The longest way that a lookup can go was settled when the rules were read, and who could choose the
-/// rules' names, a tenant its host for one, still does not know the random state.
+/// It does not use SipHash, which takes more than a third of the cost of finding a rule. That is safe,
+/// because a caller adds nothing to the map. The longest path that a lookup can take was fixed when the rules
+/// were read. Somebody who could choose names in the rules, such as a tenant its host, still does not know
+/// the random state.
 pub(super) type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;

@@ -1,13 +1,14 @@
-//! What there is for a method.
+//! Lookup by method.
 
 use http::Method;
 
 use super::map::Map;
 
-/// As many methods are looked through one by one, which is quicker than to hash. There are no more by the book.
+/// Up to this many methods are searched linearly, which is faster than hashing. There are no more standard
+/// methods.
 const FEW: usize = 9;
 
-/// Things that are for one method each, or for all.
+/// Values for single methods, or for all.
 #[derive(Clone, Debug)]
 pub(super) struct ByMethod<T> {
     any: Vec<T>,
@@ -27,7 +28,7 @@ impl<T> Default for ByMethod<T> {
 }
 
 impl<T> ByMethod<T> {
-    /// Adds something for a method, or for all.
+    /// Adds a value for a method, or for all.
     pub(super) fn add(&mut self, method: Option<&Method>, thing: T) {
         match method {
             None => self.any.push(thing),
@@ -35,16 +36,16 @@ impl<T> ByMethod<T> {
         }
     }
 
-    /// Calls `f` with all that is for this method.
+    /// Calls `f` with every value for this method.
     #[inline]
     pub(super) fn each<'a>(&'a self, method: &Method, mut f: impl FnMut(&'a T)) {
         self.any.iter().for_each(&mut f);
-        // Mostly there is nothing more.
+        // Usually there is nothing more.
         if self.methods.is_empty() {
             return;
         }
         self.methods.get(method).iter().for_each(&mut f);
-        // Whoever serves GET serves HEAD by the same handler.
+        // Servers serve HEAD with the handler of GET.
         if *method == Method::HEAD {
             self.methods.get(&Method::GET).iter().for_each(&mut f);
         }
@@ -65,7 +66,7 @@ impl<T> Methods<T> {
         things.map_or(&[], Vec::as_slice)
     }
 
-    /// What there is for this method, to be added to.
+    /// The values for this method, to be added to.
     fn entry(&mut self, method: &Method) -> &mut Vec<T> {
         if let Self::Few(few) = self {
             if few.len() == FEW && !few.iter().any(|(known, _)| known == method) {

@@ -23,7 +23,7 @@ struct Node {
     param: Option<Box<Node>>,
     /// The rules whose pattern ends here.
     here: ByMethod<Entry>,
-    /// The rules whose pattern takes all the rest from here.
+    /// The rules whose pattern takes the rest of the path from here.
     rest: ByMethod<Entry>,
 }
 
@@ -34,7 +34,7 @@ struct Entry {
 }
 
 impl Paths {
-    /// Adds a method and a path, each of which may be any, at which a rule matches.
+    /// Adds a method and a path at which a rule matches. `None` means any.
     pub(crate) fn add(&mut self, rule: usize, method: Option<&Method>, pattern: Option<&Arc<Pattern>>) {
         let entry = Entry { rule, pattern: pattern.cloned() };
         let segments = pattern.map_or(&[][..], |pattern| pattern.segments());
@@ -52,7 +52,7 @@ impl Paths {
         node.here.add(method, entry);
     }
 
-    /// Finds the rules that match, in no order, some of them more than once.
+    /// Finds the rules that match, in no particular order, some of them more than once.
     pub(crate) fn collect<'a>(&'a self, method: &Method, path: &str, found: &mut Matches<'a>) {
         self.everywhere.collect(method, found);
         if let Some(path) = path.strip_prefix('/') {
@@ -71,7 +71,7 @@ impl Node {
             None => (rest, None),
         };
         let fixed = if self.fixed.is_empty() { None } else { self.fixed.get(decode(segment).as_ref()) };
-        // A parameter at the end stands for something; another may stand for nothing, as it may for axum's router.
+        // A parameter at the end must not be empty. Any other may be, as for axum's router.
         let param = self.param.as_deref().filter(|_| !segment.is_empty() || after.is_some());
         for node in fixed.into_iter().chain(param) {
             match after {

@@ -12,7 +12,7 @@ pub(crate) struct Pattern {
     segments: Vec<Segment>,
 }
 
-/// As it was written.
+/// Displays the pattern as it was written.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -25,7 +25,7 @@ pub(crate) enum Segment {
     Fixed(Vec<u8>),
     /// Any one segment.
     Param(String),
-    /// All the rest, and at least something.
+    /// The rest of the path, which must not be empty.
     Rest(String),
 }
 
@@ -72,7 +72,7 @@ impl Pattern {
             return Err(PatternProblem::Space);
         }
         let path = text.strip_prefix('/').ok_or(PatternProblem::NoSlash)?;
-        // Nobody means a path that has these, and nobody would be limited.
+        // Such a path would never match, so nobody would be limited.
         if path.contains(['?', '#']) {
             return Err(PatternProblem::Query);
         }
@@ -99,7 +99,7 @@ impl Pattern {
         self.segments.iter().any(|segment| segment.name().is_some())
     }
 
-    /// What the parameter of this name stands for in a path that the pattern matches.
+    /// The value of the parameter of this name in a path that the pattern matches.
     pub(crate) fn param<'a>(&self, path: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
         let mut rest = path.strip_prefix('/')?;
         for segment in &self.segments {
@@ -129,7 +129,7 @@ impl Segment {
             }
             return Ok(make(name.to_owned()));
         }
-        // Taken literally it would match nothing that was meant, and nobody would be limited.
+        // Taken literally, it would match nothing that was intended, so nobody would be limited.
         if text.starts_with([':', '*']) {
             return Err(PatternProblem::Sigil);
         }
@@ -149,10 +149,10 @@ impl Segment {
     }
 }
 
-/// A part of a path, percent-decoded: different spellings of one path are one path.
+/// A part of a path, percent-decoded: different spellings of one path are the same path.
 pub(crate) fn decode(text: &(impl AsRef<[u8]> + ?Sized)) -> Cow<'_, [u8]> {
     let bytes = text.as_ref();
-    // Most have nothing to decode, which is quickly seen.
+    // Most have nothing to decode, which is quick to check.
     match bytes.contains(&b'%') {
         true => percent_decode(bytes).into(),
         false => Cow::Borrowed(bytes),

@@ -1,4 +1,4 @@
-//! Rules that have been checked, ready to be asked.
+//! Rules that have been checked, ready for use.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::failure::FailurePolicy;
 use crate::limiter::Planned;
 use crate::observe::SetWatch;
 
-/// What a [`RuleSet`](super::RuleSet) is made of.
+/// The contents of a [`RuleSet`](super::RuleSet).
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) version: Option<String>,
@@ -23,17 +23,17 @@ pub(crate) struct Rules {
     /// The number of each rule, by its name.
     numbers: Map<&'static str, usize>,
     index: Index,
-    /// Whether there is one rule, which applies everywhere and has the same quota for all.
+    /// Whether there is just one rule, which applies everywhere and has the same quota for all callers.
     is_one_plain: bool,
-    /// Whether what was charged under one of the rules is settled afterwards.
+    /// Whether charges under any of the rules are settled afterwards.
     is_settled: bool,
 }
 
-/// Which rules of a set have hosts, methods and paths that match, by number, and by which pattern.
+/// The rules of a set whose hosts, methods and paths match, by number, and by which pattern.
 pub(crate) enum Matching<'a> {
     None,
     One(Match<'a>),
-    /// These, which match everywhere.
+    /// These rules, which match everywhere.
     Everywhere(&'a [usize]),
     Several(Matches<'a>),
 }
@@ -53,7 +53,7 @@ impl Rules {
                 index.add(number, &requests.hosts, &requests.targets);
             }
             let rule = Compiled::new(rule, requests)?;
-            // Different names with one number would share their counters, too.
+            // Different names with the same id would share their counters, too.
             for name in [Some(rule.name), rule.candidate].into_iter().flatten() {
                 if !ids.insert(name.id()) {
                     return Err(ConfigError::DuplicateRule { rule: name.to_string() });
@@ -76,21 +76,21 @@ impl Rules {
         Ok(set)
     }
 
-    /// Whether there is one rule, which applies everywhere and has the same quota for all.
+    /// Whether there is just one rule, which applies everywhere and has the same quota for all callers.
     #[inline]
     pub(crate) fn is_one_plain(&self) -> bool {
         self.is_one_plain
     }
 
-    /// Whether a rule applies wherever its path matches, has the same quota for all, and nothing is left to do when a
-    /// request has gone on.
+    /// Whether a rule applies wherever its path matches, has the same quota for all callers, and leaves
+    /// nothing to do after a request was forwarded.
     #[inline]
     pub(crate) fn is_plain(&self, number: usize) -> bool {
-        // One rule that is settled is enough for an account of all.
+        // One rule that is settled is enough to need an account for all.
         self.rules[number].is_plain() && !self.is_settled
     }
 
-    /// Whether what was charged under one of the rules is settled afterwards.
+    /// Whether charges under any of the rules are settled afterwards.
     #[inline]
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled
@@ -109,13 +109,13 @@ impl Rules {
         }
     }
 
-    /// The same, one by one.
+    /// The same, as single matches.
     #[inline]
     pub(super) fn matches(&self, head: &RequestHead<'_>) -> Matches<'_> {
         self.index.matches(head)
     }
 
-    /// Calls `f` with each of these rules that applies, in their order, and the head as the rule sees it.
+    /// Calls `f` with each of these rules that applies, in order, and with the head as the rule sees it.
     #[inline(always)]
     pub(crate) fn for_each(
         &self,
@@ -145,7 +145,7 @@ impl Rules {
         &self.rules[number]
     }
 
-    /// What is planned to be charged under a rule.
+    /// The charge for a planned entry.
     #[inline]
     pub(crate) fn charge_of<'a>(&'a self, planned: &'a Planned) -> Charge<'a> {
         let rule = self.rule(planned.rule);
@@ -156,13 +156,13 @@ impl Rules {
         Charge::new(name, &planned.key, quota).cost(planned.cost)
     }
 
-    /// The name under which it is charged.
+    /// The name under which a planned entry is charged.
     #[inline]
     pub(crate) fn name_of(&self, planned: &Planned) -> RuleName {
         self.charge_of(planned).rule
     }
 
-    /// The rules, in their order.
+    /// The rules, in order.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Compiled> {
         self.rules.iter()
     }

@@ -28,19 +28,19 @@ fn how_much_of_an_ipv6_address_counts_can_be_said() {
     assert_eq!(peer(128, "2001:db8:1:2ff::1"), "2001:db8:1:2ff::1");
     assert_eq!(peer(255, "2001:db8:1:2ff::1"), "2001:db8:1:2ff::1");
     assert_eq!(peer(0, "2001:db8:1:2ff::1"), "::");
-    // It is no matter of IPv4.
+    // It does not affect IPv4.
     assert_eq!(peer(0, "192.0.2.7"), "192.0.2.7");
     assert_eq!(peer(56, "::ffff:192.0.2.7"), "192.0.2.7");
 }
 
 #[test]
 fn ipv4_mapped_peers_are_ipv4_before_anything_is_cut_off() {
-    // Cut off first, all of IPv4 would be one key.
+    // If the prefix were cut off first, all of IPv4 would be one key.
     assert_eq!(peer("::ffff:192.0.2.7"), "192.0.2.7");
     assert_eq!(peer("::ffff:102:304"), "1.2.3.4");
     assert_ne!(peer("::ffff:1.2.3.4"), peer("::ffff:1.2.3.5"));
     assert_eq!(peer("::ffff:1.2.3.4"), peer("1.2.3.4"));
-    // A compatible address, which is deprecated, is IPv6 as any other.
+    // An IPv4-compatible address, which is deprecated, is treated as plain IPv6.
     assert_eq!(peer("::1.2.3.4"), "::");
 }
 
@@ -76,7 +76,7 @@ fn the_peer_is_found_where_axum_puts_it() {
     assert_eq!(shown(&peer_ip(), &request), "192.0.2.7");
 }
 
-/// Whoever resets a client by its address has to find the key that it is counted by.
+/// To reset a client by its address, one has to find the key that it is counted by.
 #[test]
 fn the_key_of_an_address_is_that_of_a_request_from_it() {
     use super::super::{TrustedProxies, client_ip, peer_ip};

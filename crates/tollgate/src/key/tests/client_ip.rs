@@ -1,4 +1,4 @@
-//! The client's address behind proxies: whom to believe.
+//! The client's address behind proxies: whom to trust.
 
 use super::super::{TrustedProxies, client_ip};
 use super::{from_peer, key_of, shown, with};
@@ -22,7 +22,7 @@ fn the_last_address_that_is_no_trusted_proxy_is_the_client() {
         (&["203.0.113.9, 10.0.0.2"], "203.0.113.9"),
         (&["203.0.113.9,10.0.0.2 ,\t10.0.0.3"], "203.0.113.9"),
         (&["203.0.113.9, fd00::2"], "203.0.113.9"),
-        // All are trusted: the first of them is where it began.
+        // All are trusted, so the first of them is the client.
         (&["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
     ] {
         assert_eq!(client(trusted(), PROXY, lines), is, "{lines:?}");
@@ -58,7 +58,7 @@ fn a_peer_that_is_not_trusted_is_the_client_whatever_it_says() {
 
 #[test]
 fn an_entry_that_is_no_address_stops_at_the_last_trusted_one() {
-    // Skipped, it would lead on to what the client has written.
+    // If it were skipped, an entry that the client wrote would be next.
     for bad in ["unknown", "_hidden", "", "203.0.113", "203.0.113.9.9", "localhost", "1.1.1.1:http", "\u{e9}"]
     {
         let line = format!("1.1.1.1, {bad}, 10.0.0.2");
@@ -70,7 +70,7 @@ fn an_entry_that_is_no_address_stops_at_the_last_trusted_one() {
 
 #[test]
 fn an_entry_may_have_a_port() {
-    // Taken for no address, `ip:port` would be skipped onto an entry that the client wrote.
+    // If `ip:port` were not recognized as an address, an entry that the client wrote would be next.
     for (entry, is) in [
         ("203.0.113.9:4711", "203.0.113.9"),
         ("[2001:db8:1:2::9]:4711", "2001:db8:1:2::"),
@@ -137,7 +137,7 @@ fn a_field_of_one_address_counts_only_if_it_is_one_address() {
         (&[" 203.0.113.9:80 "], "203.0.113.9"),
         (&["2001:db8:1:2::9"], "2001:db8:1:2::"),
         (&["::ffff:203.0.113.9"], "203.0.113.9"),
-        // Said twice, or as a list, somebody else said it as well.
+        // Sent twice, or as a list, it was written by somebody else as well.
         (&["203.0.113.9", "1.1.1.1"], PROXY),
         (&["203.0.113.9", "203.0.113.9"], PROXY),
         (&["1.1.1.1, 203.0.113.9"], PROXY),

@@ -43,7 +43,7 @@ fn the_parts_of_a_tuple_do_not_run_into_each_other() {
     assert_ne!(key("a", &long), key(&long, "a"));
 }
 
-/// Who does not say who it is must not be taken for somebody who says it elsewhere.
+/// A caller with an unclear part must not be taken for one with the same value in another part.
 #[test]
 fn a_part_that_is_unclear_keeps_its_place_in_a_tuple() {
     let clear = [("x-a", &b"alice"[..]), ("x-b", b"1"), ("x-b", b"2")];
@@ -55,7 +55,7 @@ fn a_part_that_is_unclear_keeps_its_place_in_a_tuple() {
     assert_eq!(shown(&key, &with(&neither)), "?|?");
     let key = (header("x-a").secret(), header("x-b").secret());
     assert_ne!(key_of(&key, &with(&clear)), key_of(&key, &with(&other)));
-    // What is one for all says nothing, wherever it is.
+    // The global key adds nothing, wherever it is.
     assert_eq!(shown(&(global(), header("x-a")), &with(&clear)), "alice");
 }
 
@@ -116,7 +116,7 @@ async fn a_tuple_may_have_parts_that_are_looked_up() {
     assert_eq!(wait(Arc::new((later(), later(), method()))).await, expect("later|later|GET"));
     assert_eq!(wait(Arc::new((later(), never()))).await, None);
     assert_eq!(wait(Arc::new((never(), path()))).await, None);
-    // What is missing at once need not be waited for.
+    // If one part is missing immediately, the other need not be waited for.
     let request = to("/x");
     let key = (later(), header("x-a")).extract(&RequestHead::from(&request));
     assert!(matches!(key, Extracted::Missing));

@@ -59,7 +59,7 @@ fn a_node_that_is_no_address_stops_at_the_last_trusted_one() {
         assert_eq!(client(&[&format!("for=1.1.1.1, for={node}, for=10.0.0.2")]), "10.0.0.2", "{node}");
         assert_eq!(client(&[&format!("for=1.1.1.1, for={node}")]), PROXY, "{node}");
     }
-    // Nor does an element that is for nobody, or for two.
+    // An element with no `for`, or with two, stops there as well.
     for element in ["proto=https", "", "for=203.0.113.8;for=203.0.113.9"] {
         assert_eq!(client(&[&format!("for=1.1.1.1, {element}")]), PROXY, "{element}");
     }
@@ -80,7 +80,7 @@ fn a_quote_that_is_not_closed_hides_nothing() {
     for forged in ["for=\"", "x=\"", "for=\"1.1.1.1", "\"", "for=1.1.1.1, x=\"\\", "for=\"1.1.1.1\\\""] {
         for appended in ["for=203.0.113.9", "for=\"203.0.113.9\"", "for=\"[2001:db8::9]\";by=\"[fd00::1]\""] {
             assert_eq!(client(&[&format!("{forged}, {appended}")]), PROXY, "{forged}, {appended}");
-            // What is in lines of its own is the proxy's alone.
+            // A separate line was written by the proxy alone.
             assert_eq!(client(&[forged, "for=203.0.113.9"]), "203.0.113.9", "{forged}");
         }
     }

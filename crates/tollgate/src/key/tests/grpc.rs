@@ -1,4 +1,4 @@
-//! Keys of what gRPC requests call.
+//! Keys of gRPC requests.
 
 use super::super::{grpc_method, grpc_service};
 use super::{key_of, shown, to};
@@ -11,7 +11,7 @@ fn a_call_is_counted_by_its_service_or_by_its_method() {
         assert_eq!(shown(&grpc_service(), &to(uri)), "shop.v1.Orders", "{uri}");
         assert_eq!(shown(&grpc_method(), &to(uri)), "shop.v1.Orders/Place", "{uri}");
     }
-    // A service may be in no package.
+    // A service need not be in a package.
     assert_eq!(shown(&grpc_service(), &to("/Orders/Place")), "Orders");
 }
 

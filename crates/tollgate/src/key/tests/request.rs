@@ -16,7 +16,7 @@ fn a_header_is_counted_by_its_value_whatever_bytes_it_has() {
     assert_eq!(key_of(&key, &with(&[("x-other", b"acme")])), None);
 }
 
-/// HTTP/1 has none of it, and in HTTP/2 anybody can send it. Most applications do not see it.
+/// HTTP/1 strips white space, but in HTTP/2 anybody can send it. Most applications do not see it.
 #[test]
 fn white_space_around_a_value_makes_no_other_caller() {
     for spelling in [&b" acme"[..], b"acme ", b"acme\t", b" \t acme \t "] {
@@ -32,7 +32,7 @@ fn white_space_around_a_value_makes_no_other_caller() {
     );
 }
 
-/// Which of them the application takes is not known, so neither may make another caller of it.
+/// It is not known which of them the application uses, so neither may make the caller a different one.
 #[test]
 fn of_several_fields_that_differ_none_is_the_key() {
     let key = header("x-tenant");
@@ -59,7 +59,7 @@ fn of_several_tokens_that_differ_none_is_the_key() {
     assert_eq!(of(&["Bearer t0ken", "bearer  t0ken"]), expected);
     assert_eq!(of(&["Bearer decoy", "Bearer t0ken"]), Some(Key::UNCLEAR));
     assert_eq!(of(&["Bearer t0ken", "Bearer decoy"]), Some(Key::UNCLEAR));
-    // What is no token hides none.
+    // A field without a token does not hide one.
     assert_eq!(of(&["Basic dTpw", "Bearer t0ken"]), expected);
     assert_eq!(of(&["Bearer t0ken", "Basic dTpw"]), expected);
     assert_eq!(of(&["Bearer ", "Bearer t0ken"]), expected);
@@ -100,7 +100,7 @@ fn a_secret_is_counted_and_never_shown() {
             let shown = format!("{} {key:?}", key.unwrap());
             assert!(!shown.contains("hunter2"), "{shown}");
         }
-        // The same secret is the same key wherever it comes from, and another is another.
+        // The same secret is the same key wherever it comes from, and different secrets are different keys.
         assert_eq!(keys[0], keys[1]);
         assert_ne!(keys[0], key_of(&bearer(), &with(&[("authorization", b"Bearer hunter3")])));
     }
@@ -120,7 +120,7 @@ fn the_bearer_token_is_found_whatever_the_case_of_the_scheme() {
     for value in [&b"Bearer t0ken"[..], b"bearer t0ken", b"BEARER t0ken", b"BeArEr   t0ken "] {
         assert_eq!(token(value), expected);
     }
-    // But the token's case is the token's.
+    // But the case of the token itself matters.
     assert_ne!(token(b"Bearer T0KEN"), expected);
     for value in [
         &b"Basic t0ken"[..],
@@ -136,7 +136,7 @@ fn the_bearer_token_is_found_whatever_the_case_of_the_scheme() {
     assert_eq!(key_of(&bearer(), &to("/")), None);
 }
 
-/// As around any other value: who reads it takes it off, or takes a tab for a space.
+/// As around any other value: readers strip white space, or treat a tab as a space.
 #[test]
 fn white_space_around_the_scheme_and_the_token_hides_no_token() {
     let token = |value: &[u8]| key_of(&bearer(), &with(&[("authorization", value)]));
@@ -155,7 +155,7 @@ fn a_cookie_is_found_on_whichever_line_it_is() {
         &[("cookie", &b"session=abc"[..])][..],
         &[("cookie", b"theme=dark; session=abc; lang=de")],
         &[("cookie", b"theme=dark"), ("cookie", b"lang=de;session=abc")],
-        // HTTP/2 allows one line for each.
+        // HTTP/2 allows a separate line for each cookie.
         &[("cookie", b"a=1"), ("cookie", b"b=2"), ("cookie", b"session=abc")],
     ] {
         assert_eq!(shown(&key, &with(lines)), "abc", "{lines:?}");
@@ -163,7 +163,7 @@ fn a_cookie_is_found_on_whichever_line_it_is() {
     assert_eq!(shown(&key, &with(&[("cookie", b"session=a=b=c")])), "a=b=c");
 }
 
-/// What one reader of cookies takes for the same session is one key.
+/// Spellings that some reader of cookies treats as the same session are one key.
 #[test]
 fn a_cookie_is_one_however_it_is_spelled() {
     for line in [
@@ -186,7 +186,7 @@ fn a_cookie_is_one_however_it_is_spelled() {
     assert_eq!(shown(&cookie("session"), &with(&[("cookie", b"session=\"")])), "%22");
 }
 
-/// Which of them the application takes is not known, so neither may make another caller of it.
+/// It is not known which of them the application uses, so neither may make the caller a different one.
 #[test]
 fn of_several_cookies_that_differ_none_is_the_key() {
     for lines in [
@@ -216,7 +216,7 @@ fn a_cookie_with_a_name_that_only_begins_or_ends_alike_is_another() {
         assert_eq!(key_of(&cookie("session"), &with(&[("cookie", line)])), None, "{line:?}");
     }
     assert_eq!(shown(&cookie("session"), &with(&[("cookie", b"session=")])), "\"\"");
-    // A name that is meant with its percent sign is found by whoever does not decode it.
+    // A name that really contains a percent sign is found as it is, as by readers that do not decode names.
     assert_eq!(shown(&cookie("%73"), &with(&[("cookie", b"%73=abc")])), "abc");
 }
 
@@ -233,10 +233,10 @@ fn a_path_is_one_however_it_is_spelled() {
         assert_eq!(shown(&path(), &to(uri)), "/a/b", "{uri}");
     }
     assert_ne!(shown(&path(), &to("/a/b")), shown(&path(), &to("/a/B")));
-    // What is no encoding stands for itself, and what it stands for need not be text.
+    // An invalid encoding stands for itself, and a decoded value need not be text.
     assert_eq!(shown(&path(), &to("/%zz%4")), "/%25zz%254");
     assert_eq!(shown(&path(), &to("/%FF%00")), "/%FF%00");
-    // Decoded once and no more: these are different resources.
+    // Decoded only once: these are different resources.
     assert_ne!(shown(&path(), &to("/%2561")), shown(&path(), &to("/%61")));
 }
 
