@@ -20,7 +20,7 @@ pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwar
 /// before that, so the field is read from its end: past the trusted proxies, to the first address that is not
 /// one of them.
 ///
-/// Only one field is read. It is `X-Forwarded-For` by default.
+/// Only one field is read, and no other in its place. It is `X-Forwarded-For` by default.
 ///
 /// ```
 /// use tollgate::key::{self, TrustedProxies};

@@ -25,8 +25,6 @@ use crate::rule::TierChoice;
 /// the rules [decide locally](crate::FailurePolicy::Local) and none [denies](crate::FailurePolicy::Deny). It
 /// covers those rules alone: what the other rules would have decided is not in it. The limit of an
 /// [`Outcome`](crate::Outcome) is then that of the share.
-/// [`Decision`]: of those rules alone. What the others would have said is not in it, and the limit of an
-/// [`Outcome`](crate::Outcome) is that of the share.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is charged until it is awaited"]
 pub struct ChargeBuilder<S> {

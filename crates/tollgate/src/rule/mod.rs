@@ -235,7 +235,7 @@ impl Rule {
 
     /// Makes requests free whose response satisfies the predicate: what was charged is given back.
     ///
-    /// This replaces [`settle_by`](Self::settle_by).
+    /// See [`settle_by`](Self::settle_by), which this replaces.
     ///
     /// ```
     /// use http::{Method, StatusCode};
