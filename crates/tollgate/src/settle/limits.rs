@@ -48,34 +48,36 @@ use crate::error::LimiterError;
 ///
 /// # What is left unsettled
 ///
-/// What was charged when the request came stays charged, as it was: if the handler panics or never settles, the client
-/// goes away, or the process is killed. So reserve what is likely, rather more than less.
+/// What was charged when the request arrived stays charged if the handler panics or never settles, the client
+/// goes away, or the process is killed. So reserve the likely cost, and rather more than less.
 ///
 /// # Which request
 ///
-/// Clones are of the same request, and can be moved into a task or a stream that outlives the handler. Settling, giving
-/// back and charging more change what stands charged; all of it together never gives back more than was taken, but for what a
-/// bucket [forgives](Self::settle). What the header fields of the response tell is what was decided at first.
+/// Clones belong to the same request, and can be moved into a task or a stream that outlives the handler.
+/// Settling, refunding and charging more change what stands charged. All of it together never gives back more
+/// than was taken, except for what a bucket [forgives](Self::settle). The header fields of the response
+/// report what was decided at first.
 ///
-/// None of this waits for the store, but for [`charge`](Self::charge): it is handed over, and the response goes its
-/// way.
+/// None of this waits for the store, except [`charge`](Self::charge): changes are handed over to the store,
+/// and the response does not wait for them.
 #[derive(Clone)]
 pub struct Limits {
     inner: Inner,
-    /// Those of a layer around the one that these are of.
+    /// Those of an outer layer.
     outer: Option<Arc<Self>>,
 }
 
 #[derive(Clone)]
 enum Inner {
     Open(Arc<dyn Settling>),
-    /// To be looked at.
+    /// Read-only.
     Closed(Arc<Decision>),
     /// No rule has counted the request.
     Uncounted,
 }
 
-/// In the extensions of a request that a layer lets pass uncounted. It has no size, so to put it there takes no memory.
+/// Marks, in the extensions, a request that a layer lets through uncounted. It has no size, so inserting it
+/// takes no memory.
 #[derive(Clone, Copy, Debug)]
 struct Uncounted;
 
@@ -84,9 +86,9 @@ impl Limits {
         Self { inner: Inner::Open(account), outer: None }
     }
 
-    /// Puts them into a request's extensions, before those of an outer layer.
+    /// Puts them into a request's extensions, in front of those of an outer layer.
     pub(crate) fn put(mut self, extensions: &mut Extensions) {
-        // A decision that is not of this layer, which does not expose its own, is of one around it.
+        // If this layer does not expose its decisions, the exposed one belongs to a layer around it.
         let exposed = extensions.get::<Decision>().filter(|exposed| self.own_decision() != Some(exposed));
         let outer = extensions.get::<Self>().cloned();
         self.outer = match exposed {
@@ -97,24 +99,27 @@ impl Limits {
         extensions.insert(self);
     }
 
-    /// Those of the layers that have put these limits and have exposed this decision.
+    /// The limits of the layers that have inserted these limits and exposed this decision.
     fn around(limits: Option<Self>, exposed: &Decision) -> Self {
         let is_it = |limits: &Self| limits.own_decision() == Some(exposed);
         match limits {
-            // The decision is of a layer that has put its limits as well.
+            // The decision belongs to a layer that has inserted its limits as well.
             Some(limits) if limits.layers().any(is_it) => limits,
-            // It was exposed by a layer that has none, within the others: those keep what was there when they were put.
+            // The decision was exposed by a layer inside the others that has no limits of its own. The others
+            // keep what was there when they were inserted.
             outer => Self { inner: Inner::Closed(Arc::new(exposed.clone())), outer: outer.map(Arc::new) },
         }
     }
 
-    /// Says of a request that it goes on uncounted.
+    /// Marks a request that proceeds uncounted.
     pub(crate) fn mark_uncounted(extensions: &mut Extensions) {
         extensions.insert(Uncounted);
     }
 
-    /// Those of the request that has these extensions; `None` if there is no [layer](crate::RateLimitLayer) around, or
-    /// only such as have no rule that is settled and [do not expose](crate::RateLimitLayer::expose_decision) what they decide.
+    /// The limits of the request with these extensions.
+    ///
+    /// `None` if there is no [layer](crate::RateLimitLayer) around, or only layers that have no rule that is
+    /// settled and [do not expose](crate::RateLimitLayer::expose_decision) their decisions.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Option<Self> {
         let limits = extensions.get::<Self>().cloned();
@@ -126,13 +131,15 @@ impl Limits {
         limits.or_else(uncounted)
     }
 
-    /// What was decided by the innermost layer that counts the request; `None` if none does, or the store could not tell.
+    /// The decision of the innermost layer that counts the request.
+    ///
+    /// `None` if no layer does, or the store could not decide.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision> {
         self.layers().find_map(Self::own_decision)
     }
 
-    /// What the layer has decided that these are of.
+    /// The decision of the layer that these limits belong to.
     fn own_decision(&self) -> Option<&Decision> {
         match &self.inner {
             Inner::Open(account) => account.decision(),
@@ -141,15 +148,16 @@ impl Limits {
         }
     }
 
-    /// What each rule has said, those of the innermost layer first.
+    /// The outcome of each rule, starting with those of the innermost layer.
     ///
-    /// Of layers that have no rule that is settled, only the innermost is among them.
+    /// Of the layers that have no rule that is settled, only the innermost is included.
     pub fn outcomes(&self) -> impl Iterator<Item = (RuleName, &Outcome)> {
         self.layers().filter_map(Self::own_decision).flat_map(Decision::outcomes)
     }
 
-    /// What the rule of this name has said; `None` if it does not count the request, or is not among the
-    /// [outcomes](Self::outcomes).
+    /// The outcome of the rule of this name.
+    ///
+    /// `None` if the rule does not count the request, or is not among the [outcomes](Self::outcomes).
     #[must_use]
     pub fn outcome(&self, rule: &str) -> Option<&Outcome> {
         self.layers().find_map(|limits| limits.own_decision()?.outcome(rule))
@@ -159,64 +167,68 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// When the limiter has no such rule, or no rule that is settled.
+    /// If the limiter has no such rule, or no rule that is settled.
     pub fn charged(&self, rule: &str) -> Result<Option<u32>, LimiterError> {
         self.ask(rule, |account| account.charged(rule))
     }
 
-    /// Says what the request costs in all under a rule: the difference to what stands charged is given back, or
-    /// taken, whether or not it is there. What is taken beyond what is left is a debt, which is paid off before
-    /// anything else is admitted.
+    /// Settles the total cost of the request under a rule.
     ///
-    /// A bucket owes at most as much as it holds, and forgives the rest. So of what was said to be more, and is then said to be
-    /// less after all, it gives back no more than it holds. If others had left it in debt by then, some of that was forgiven, and
-    /// is given back all the same, which pays off what they owe: say what is likely at first, and more once.
+    /// The difference from what stands charged is given back, or taken, whether or not it is left. Anything
+    /// taken beyond what is left is a debt, which is paid off before anything else is admitted.
     ///
-    /// If the rule does not count the request (another path, a tier without a limit, a store that could not tell),
-    /// nothing happens. It can be said again, and what is said last counts.
+    /// A bucket owes at most as much as it holds, and forgives the rest. So if a cost is first raised and
+    /// later lowered again, the bucket gives back no more than it holds. If others had left it in debt by
+    /// then, some of the raise was forgiven, and is given back all the same, which pays off what the others
+    /// owe. So reserve the likely cost at first, and raise it once.
+    ///
+    /// If the rule does not count the request (another path, a tier without a limit, a store that could not
+    /// decide), nothing happens. It can be called again; the last call counts.
     ///
     /// # Errors
     ///
-    /// When the limiter has no such rule, or no rule that is settled.
+    /// If the limiter has no such rule, or no rule that is settled.
     pub fn settle(&self, rule: &str, cost: u32) -> Result<(), LimiterError> {
         self.ask(rule, |account| account.change(rule, Change::To(cost)))
     }
 
-    /// Says that the request costs this much under a rule, unless it is charged more already.
+    /// Raises the cost of the request under a rule to this much, unless more is charged already.
     pub(super) fn settle_at_least(&self, rule: &str, cost: u32) -> Result<(), LimiterError> {
         self.ask(rule, |account| account.change(rule, Change::AtLeast(cost)))
     }
 
-    /// Gives back of what stands charged for the request under a rule, and no more than that.
+    /// Gives back part of what stands charged for the request under a rule, and never more than that.
     ///
     /// # Errors
     ///
-    /// When the limiter has no such rule, or no rule that is settled.
+    /// If the limiter has no such rule, or no rule that is settled.
     pub fn refund(&self, rule: &str, cost: u32) -> Result<(), LimiterError> {
         self.ask(rule, |account| account.change(rule, Change::Less(cost)))
     }
 
-    /// Charges more for the request under a rule, to the same key, if it fits; `None` if the rule does not count the
-    /// request.
+    /// Charges more for the request under a rule, to the same key, if it fits.
     ///
-    /// The decision is of this charge alone. If it denies, nothing was charged, and what to do is for the handler to
-    /// say. Rules in [shadow](crate::Mode) and candidates do not count it.
+    /// Returns `None` if the rule does not count the request.
+    ///
+    /// The decision covers this charge alone. If it denies, nothing was charged, and the handler decides what
+    /// to do. Rules in [shadow](crate::Mode) and candidates do not count it.
     ///
     /// # Errors
     ///
-    /// When the limiter has no such rule, or no rule that is settled, or the store fails.
+    /// If the limiter has no such rule, or no rule that is settled, or the store fails.
     pub async fn charge(&self, rule: &str, cost: u32) -> Result<Option<Decision>, LimiterError> {
         let account = self.ask(rule, |account| account.charged(rule).map(|_| Arc::clone(account)))?;
         account.charge(rule.to_owned(), cost).await
     }
 
-    /// A body that settles a rule when it has ended: each piece of it adds what `measure` says.
+    /// Wraps a body so that it settles a rule when it has ended: each piece of it adds what `measure`
+    /// returns.
     ///
     /// ```
     /// # use axum::body::{Body, Bytes};
     /// # use axum::response::Response;
     /// # use tollgate::{LimiterError, Limits};
-    /// // A closure that sees each piece, or `ByteCount`.
+    /// // The measure is a closure that sees each piece, or `ByteCount`.
     /// async fn stream(limits: Limits) -> Result<Response, LimiterError> {
     ///     let words = |piece: &Bytes| piece.split(|byte| *byte == b' ').count() as u32;
     ///     let body = limits.meter("words", Body::from("one two three"), words)?;
@@ -227,7 +239,7 @@ impl Limits {
     ///
     /// # Errors
     ///
-    /// When the limiter has no such rule, or no rule that is settled.
+    /// If the limiter has no such rule, or no rule that is settled.
     pub fn meter<B, M>(&self, rule: &str, body: B, measure: M) -> Result<Metered<B, M>, LimiterError>
     where
         B: http_body::Body,
@@ -237,7 +249,7 @@ impl Limits {
         Ok(Metered::new(body, measure, Some((self.clone(), rule.into()))))
     }
 
-    /// These, and those of the layers around.
+    /// These limits, and those of the layers around.
     fn layers(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |limits| limits.outer.as_deref())
     }
