@@ -1,24 +1,25 @@
-//! What is asked of memory ahead of its use.
+//! Prefetches memory before it is used.
 //!
-//! A key of many is in no cache. To wait for it costs more than all else in a decision, and whoever waits under a lock
-//! has others wait as well. So as soon as the hash is known, memory is asked for where the key is likely to be, and for the marks
-//! that say so, and it answers while the clock is read and the lock is taken. (The clock is what makes it worth the
-//! while: reading the time-stamp counter holds up all loads that come after it.)
+//! With many keys, a key's slot is in no cache. Waiting for it costs more than everything else in a decision,
+//! and a thread that waits under a lock makes others wait as well. So as soon as the hash is known, the slots
+//! where the key is likely to be are prefetched, along with the marks that say so. They arrive while the
+//! clock is read and the lock is taken. (The clock is what makes this worthwhile: reading the time-stamp
+//! counter holds up all loads that come after it.)
 //!
-//! Where the key is likely to be is in the shard, under its lock; so it is written down here as well, for those who do not
-//! have the lock.
+//! The location of the table is in the shard, under its lock. So it is recorded here as well, for callers
+//! that do not hold the lock.
 
 use super::table::{Home, Table};
 use crate::sync::{AtomicUsize, Ordering};
 
-/// How much of memory comes at once, in bytes.
+/// The size of a cache line, in bytes.
 const LINE: usize = 64;
 
-/// Where a shard's table is, as of late.
+/// The location of a shard's table, as last recorded.
 ///
-/// The numbers are read and written one by one, so they may be of different tables, and by the time that the
-/// shard is locked of none that there is. Nothing depends on the addresses but what memory is asked for, and
-/// [`Home`] says what it is the home in.
+/// The numbers are read and written one by one, so they may belong to different tables, and by the time the
+/// shard is locked, to none that still exists. The addresses determine only what is prefetched, and [`Home`]
+/// carries the size of the table that it is a home in.
 #[derive(Debug, Default)]
 pub(super) struct Whereabouts {
     slots: AtomicUsize,
@@ -27,8 +28,8 @@ pub(super) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// Writes down where the table is now. Mostly it is where it was; then nothing is written, as others read it all the
-    /// time.
+    /// Records where the table is now. Mostly it has not moved; then nothing is written, because other
+    /// threads read these numbers all the time.
     pub(super) fn tell(&self, table: &Table) {
         let now = [table.slots().as_ptr().addr(), table.homes(), table.marks().address()];
         for (told, now) in [&self.slots, &self.homes, &self.marks].into_iter().zip(now) {
@@ -38,7 +39,7 @@ impl Whereabouts {
         }
     }
 
-    /// Asks memory for where a key is likely to be, and returns its home there.
+    /// Prefetches the lines where a key is likely to be, and returns its home there.
     #[inline(always)]
     pub(super) fn ask(&self, tag: u64) -> Home {
         let home = Home::new(tag, self.homes.load(Ordering::Relaxed));
@@ -48,14 +49,16 @@ impl Whereabouts {
     }
 }
 
-// What is to be changed no other processor is to keep. `_mm_prefetch` can say so as well, but is compiled to a hint to read, after
-// which the line has to be asked for a second time. Marks are mostly but read.
+// Slots are prefetched for writing, so that no other processor keeps the line. `_mm_prefetch` can ask for
+// that as well, but it is compiled to a hint to read, after which the line has to be requested a second time.
+// Marks are mostly only read.
 //
-// SAFETY, of both: these are hints. They read and write nothing that a program can see, change no register and no flag, and take
-// any address, of this process or not, without a fault. `prefetchw` may be used wherever there is long mode (AMD64 Architecture
-// Programmer's Manual, volume 3); a processor that has no use for it takes it for a `nop`.
+// SAFETY, of both: these are hints. They read and write nothing that a program can observe, change no
+// register and no flag, and accept any address, of this process or not, without a fault. `prefetchw` may be
+// used wherever there is long mode (AMD64 Architecture Programmer's Manual, volume 3); a processor that has
+// no use for it treats it as a `nop`.
 
-/// Asks for the line that is so many bytes from an address, to read it.
+/// Prefetches the line that is this many bytes from an address, to read it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[allow(unsafe_code)]
@@ -70,7 +73,8 @@ fn ask_to_read(address: usize, bytes: usize) {
     }
 }
 
-/// Asks for the line that is so many words of eight bytes from an address, and for the next, to change them.
+/// Prefetches the line that is this many words of eight bytes from an address, and the next one, to change
+/// them.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 #[allow(unsafe_code)]
@@ -87,7 +91,8 @@ fn ask_for_two_lines(address: usize, words: usize) {
     }
 }
 
-// Elsewhere, and under Miri, which knows no assembly, a decision waits for memory when it needs it.
+// On other targets, and under Miri, which does not support assembly, a decision waits for memory when it
+// needs it.
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 fn ask_to_read(_: usize, _: usize) {}
@@ -114,7 +119,7 @@ mod tests {
         assert_eq!(here, [0, 0]);
     }
 
-    /// Of whatever tables the numbers are, a key is found.
+    /// A key is found no matter which tables the numbers belong to.
     #[test]
     fn a_key_is_found_however_old_its_whereabouts_are() {
         let whereabouts = Whereabouts::default();
@@ -127,7 +132,7 @@ mod tests {
             }
             table.insert(Slot { tag, ..Slot::FREE });
             known.push(tag);
-            // Told now and then, and once in part.
+            // Recorded now and then, and sometimes only in part.
             if i % 300 == 0 {
                 whereabouts.tell(&table);
             } else if i % 700 == 0 {
@@ -149,7 +154,7 @@ mod loom_tests {
     use super::super::slot::Slot;
     use super::*;
 
-    /// Whatever of the two numbers a reader sees while they are written, it finds its key in the table that there is.
+    /// Whichever of the numbers a reader sees while they are written, it finds its key in the current table.
     #[test]
     fn loom_a_key_is_found_while_its_whereabouts_are_written() {
         let tag = 0x9e37_79b9_7f4a_7c15_u64;

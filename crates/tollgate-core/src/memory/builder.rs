@@ -1,4 +1,4 @@
-//! How a store in memory is made.
+//! The builder of the in-memory store.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::{Aligned, Inner, MAX_SHARDS, MemoryStore};
 use crate::{Clock, SystemClock};
 
 const DEFAULT_MAX_KEYS: usize = 1_000_000;
-/// How many keys a shard is made for.
+/// How many keys a shard is meant for.
 const KEYS_PER_SHARD: usize = 1 << 10;
-/// In what time every shard is swept once, in microseconds.
+/// The time in which every shard is swept once, in microseconds.
 const SWEEP_ALL_EVERY: u64 = 30_000_000;
 
-/// Makes a [`MemoryStore`].
+/// Builds a [`MemoryStore`].
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct MemoryStoreBuilder<C = SystemClock> {
@@ -24,7 +24,7 @@ pub struct MemoryStoreBuilder<C = SystemClock> {
     clock: ClockSource<C>,
 }
 
-// The system's clock takes a while to start, so it is not started only to be replaced.
+// The system's clock takes a while to start, so it is started only if no other clock is given.
 #[derive(Clone, Debug)]
 enum ClockSource<C> {
     New(fn() -> C),
@@ -38,26 +38,26 @@ impl MemoryStoreBuilder {
 }
 
 impl<C> MemoryStoreBuilder<C> {
-    /// How many keys the store holds at most; a million unless it is said. Zero is taken for one.
+    /// The largest number of keys that the store holds; a million by default. Zero is treated as one.
     ///
-    /// Each rule has a key of its own for each caller.
+    /// Each rule has its own key for each caller.
     pub fn max_keys(self, max_keys: usize) -> Self {
         Self { max_keys, ..self }
     }
 
-    /// Where the store takes the time from.
+    /// The clock from which the store reads the time.
     pub fn clock<D: Clock>(self, clock: D) -> MemoryStoreBuilder<D> {
         MemoryStoreBuilder { max_keys: self.max_keys, clock: ClockSource::Given(clock) }
     }
 }
 
 impl<C: Clock> MemoryStoreBuilder<C> {
-    /// Makes the store. What it holds is allocated as keys come.
+    /// Builds the store. Memory for the keys is allocated as they arrive.
     #[must_use]
     pub fn build(self) -> MemoryStore<C> {
         let max_keys = self.max_keys.max(1);
         let wanted = max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two().min(MAX_SHARDS);
-        // A power of two that is not above the number of keys, so that each shard holds at least one.
+        // A power of two that does not exceed the number of keys, so that each shard holds at least one.
         let shards = if wanted > max_keys { wanted / 2 } else { wanted }.max(1);
         let whereabouts = Arc::new(std::array::from_fn(|_| Whereabouts::default()));
         let shard = |number| Aligned(Lock::new(Shard::new(number, max_keys / shards, &whereabouts)));

@@ -1,4 +1,4 @@
-//! A few charges on keys that are known, which is what most requests with several rules have.
+//! A few charges on known keys, which is what most requests with several rules make.
 
 use super::MemoryStore;
 use super::lock::Guard;
@@ -6,7 +6,8 @@ use super::shard::Shard;
 use super::slot::Packed;
 use crate::{Charge, Clock, Decision, Outcome};
 
-/// Makes the charges if all of them fit, all keys are known, and each is in a shard of its own. Else nothing is done.
+/// Makes the charges if all of them fit, each can be made by [`Shard::charge_known`], and each key is in its
+/// own shard. Otherwise does nothing.
 #[inline]
 pub(super) fn charge<const N: usize, C: Clock>(
     store: &MemoryStore<C>,
@@ -18,7 +19,7 @@ pub(super) fn charge<const N: usize, C: Clock>(
     }
     let homes = tags.map(|tag| store.ask(tag).1);
     let known = store.inner.clock.now();
-    // In the order of their numbers, so that two requests never wait for each other.
+    // The shards are locked in the order of their numbers, so that two requests never wait for each other.
     let order = in_order(&tags, |tag| store.index(tag))?;
     let mut shards: [Option<Guard<'_, Shard>>; N] = [const { None }; N];
     for i in 0..N {
@@ -48,16 +49,16 @@ pub(super) fn charge<const N: usize, C: Clock>(
     Some(Decision::admitted(now, &told))
 }
 
-/// The tags by the numbers of their shards; `None` if two are in the same.
+/// The places of the tags, ordered by the numbers of their shards; `None` if two are in the same shard.
 #[inline(always)]
 fn in_order<const N: usize>(tags: &[u64; N], number: impl Fn(u64) -> usize) -> Option<[usize; N]> {
-    // Each with its place in the lowest bits, of which two are enough.
+    // Each number carries its place in the two lowest bits, which are enough.
     const { assert!(N <= 4) };
     let mut order = [0; N];
     for i in 0..N {
         order[i] = number(tags[i]) << 2 | i;
     }
-    // Nobody can say beforehand which is smaller, so nothing depends on it but the values.
+    // Which one is smaller cannot be predicted, so no branch depends on it.
     for end in (1..N).rev() {
         for i in 0..end {
             (order[i], order[i + 1]) = (order[i].min(order[i + 1]), order[i].max(order[i + 1]));

@@ -1,17 +1,18 @@
 //! The hash that stands for rule and key.
 //!
-//! Callers choose the keys, so they must not be able to choose two that share a counter. That rules out
-//! the fast hashes of hash tables, whose resistance is a matter of experience, and asks for a universal
-//! hash, whose resistance is a theorem: the chance that any two given keys collide, over the random
-//! choice of the function, has a bound. Here it is 2⁻⁶², and the function never shows itself outside.
+//! Callers choose the keys, so they must not be able to choose two that share a counter. That rules out the
+//! fast hashes of hash tables, whose resistance is a matter of experience. It takes a universal hash, whose
+//! resistance is a theorem: the chance that any two given keys collide, over the random choice of the
+//! function, is bounded. Here the bound is 2⁻⁶², and nothing reveals the function to the outside.
 //!
 //! The words of a key go pairwise through NH (RFC 4418, section 5.2, with words of 64 bits): the sum of
-//! (word + k) × (word + k′), of which two different keys of one length have the same with a chance of
-//! 2⁻⁶⁴. The 128 bits that this gives go through a multilinear hash modulo 2¹²⁸, of which the upper
-//! half is taken, and that is strongly universal: chance 2⁻⁶⁴.
+//! (word + k) × (word + k′). Two different keys of one length have the same sum with a chance of 2⁻⁶⁴. The
+//! resulting 128 bits go through a multilinear hash modulo 2¹²⁸, of which the upper half is taken. That is
+//! strongly universal: chance 2⁻⁶⁴.
 //!
-//! A table wants more than that any two keys are apart: keys that count up would come out as hashes that count
-//! up, and with some functions heap up. So the bits are mixed at the end, which is one to one and keeps the bound.
+//! A table needs more than that any two keys are apart: keys that count up would give hashes that count up,
+//! and with some functions they would cluster. So the bits are mixed at the end, which is one to one and
+//! keeps the bound.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -21,10 +22,10 @@ use crate::key::{KeyRef, WORDS};
 /// Pairs of words: the rule and the key's shape, then the key.
 const PAIRS: usize = 1 + WORDS.div_ceil(2);
 
-/// A function that makes one number of a rule and a key, chosen at random.
+/// A randomly chosen function that maps a rule and a key to one number.
 ///
-/// Whoever does not know the function cannot find two keys with the same number, so it is fit for tables that callers
-/// fill. Another process has another function.
+/// Without knowing the function, nobody can find two keys with the same number, so it is fit for tables that
+/// callers fill. Another process has a different function.
 ///
 /// ```
 /// use tollgate_core::{Key, KeyHash, RuleName};
@@ -42,7 +43,7 @@ pub struct KeyHash {
 }
 
 impl fmt::Debug for KeyHash {
-    /// Without the function, which nobody is to know.
+    /// Leaves out the function, which must stay secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyHash").finish_non_exhaustive()
     }
@@ -52,7 +53,7 @@ impl KeyHash {
     /// A function that nobody else has.
     #[must_use]
     pub fn random() -> Self {
-        // SipHash under keys from the system: the only randomness that the standard library has.
+        // SipHash under keys from the system: the only source of randomness in the standard library.
         let random = || RandomState::new().hash_one(0);
         let wide = || u128::from(random()) << 64 | u128::from(random());
         Self { pairs: std::array::from_fn(|_| (random(), random())), low: wide(), high: wide(), plus: wide() }
@@ -62,13 +63,13 @@ impl KeyHash {
     #[inline(always)]
     #[must_use]
     pub fn hash(&self, rule: u64, key: &KeyRef<'_>) -> u64 {
-        // What is beyond a key's length is zero and tells nothing, as the length is in the shape; so
-        // short keys, which most are, stop after the first pair.
+        // The words beyond a key's length are zero and carry no information, because the length is part of
+        // the shape. So short keys, which most are, stop after the first pair.
         let sum = match key.short() {
             Some((shape, [first, second])) => {
                 nh(self.pairs[0], rule, shape).wrapping_add(nh(self.pairs[1], first, second))
             }
-            // A copy, so that a short one need not have been in memory.
+            // A copy, so that a short key need not be in memory.
             None => self.sum(rule, &{ *key }),
         };
         let low = self.low.wrapping_mul(u128::from(sum as u64));
@@ -87,7 +88,7 @@ impl KeyHash {
     }
 }
 
-/// One to one, as both of its steps are.
+/// One to one, because both of its steps are.
 #[inline]
 const fn mix(hash: u64) -> u64 {
     (hash ^ hash >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
@@ -141,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Whether keys that count up fall evenly on the upper and on the lower bits.
+    /// Whether keys that count up are spread evenly over the upper and the lower bits.
     fn spreads(hash: &KeyHash) -> bool {
         let (mut upper, mut lower) = ([0_i64; 64], [0_i64; 64]);
         for i in 0..64_000_u64 {
@@ -155,12 +156,12 @@ mod tests {
 
     #[test]
     fn hashes_are_spread_evenly_over_the_upper_and_the_lower_bits() {
-        // A function in a few hundred is less even than that, and does no harm.
+        // One function in a few hundred is less even than that, and does no harm.
         let spread = (0..16).filter(|_| spreads(&KeyHash::random())).count();
         assert!(spread >= 13, "{spread} of 16");
     }
 
-    /// How far slots stand from their homes on average, in a table that is two thirds full.
+    /// The average distance of slots from their homes, in a table that is two thirds full.
     fn displacement(hash: &KeyHash, keys: impl Iterator<Item = Key>) -> f64 {
         let mut hashes: Vec<u64> = keys.map(|key| hash.hash(7, &(&key).into())).collect();
         hashes.sort_unstable();
@@ -181,7 +182,7 @@ mod tests {
             let hash = KeyHash::random();
             let addresses = (0..20_000_u32).map(|i| Key::from(IpAddr::from((0x0a00_0000 + i).to_be_bytes())));
             let texts = (0..20_000).map(|i| Key::from(format!("{i:08}")));
-            // One is what hashes by chance have.
+            // Random hashes have a mean of one.
             let displaced = [displacement(&hash, addresses), displacement(&hash, texts)];
             assert!(displaced.iter().all(|mean| *mean < 2.0), "{displaced:?}");
         }

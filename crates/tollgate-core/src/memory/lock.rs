@@ -8,17 +8,17 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 /// A lock that spins.
 ///
-/// It is held for some ten nanoseconds, several times less than putting a thread to sleep and waking
-/// it would take; and it is given back by a plain store, where a lock that threads sleep on has to ask
-/// whether one does. On one key and two threads that was 30 against 46 nanoseconds a decision.
+/// It is held for some ten nanoseconds, several times less than it takes to put a thread to sleep and wake
+/// it. It is released by a plain store, whereas a lock that threads sleep on has to check whether one does.
+/// With one key and two threads that was 30 against 46 nanoseconds per decision.
 ///
-/// The holder may lose its processor while it holds the lock, or have a table to grow. So who waits
-/// spins a little and then gives its own processor away, again and again.
+/// The holder may lose its processor while it holds the lock, or may have to grow a table. So a waiting
+/// thread spins a little and then yields its own processor, again and again.
 pub(super) struct Lock<T>(SpinMutex<T, Yield>);
 
 pub(super) type Guard<'a, T> = SpinMutexGuard<'a, T, Yield>;
 
-/// How often to look at a lock before giving the processor away.
+/// How often to spin before yielding the processor.
 const SPINS: usize = 8;
 
 pub(super) struct Yield;

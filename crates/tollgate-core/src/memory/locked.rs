@@ -8,11 +8,11 @@ use super::shard::Shard;
 use crate::algorithm::peek_sum;
 use crate::{Charge, Clock, Decision, Timestamp};
 
-/// The shards that one request needs, locked in the order of their numbers, so that two requests
-/// never wait for each other.
+/// The shards that one request needs, locked in the order of their numbers, so that two requests never wait
+/// for each other.
 pub(super) struct Locked<'a> {
     shards: SmallVec<[Guard<'a, Shard>; 4]>,
-    /// For each charge its hash, and where its shard is in `shards`.
+    /// For each charge its hash, and the index of its shard in `shards`.
     tags: SmallVec<[(u64, usize); 4]>,
 }
 
@@ -38,13 +38,13 @@ impl<'a> Locked<'a> {
         locked
     }
 
-    /// That something is done to these shards at this time, which was read after they were locked.
+    /// Records that these shards are used at this time, which was read after they were locked.
     pub(super) fn is_at(&mut self, now: Timestamp) {
         self.shards.iter_mut().for_each(|shard| shard.is_at(now));
     }
 
-    /// The charges with what each of them has to have room for: what this request charges the same key
-    /// before counts as well.
+    /// The charges, each with the cost that has to fit: what this request charges the same key earlier counts
+    /// as well.
     fn costs<'c>(
         &self,
         charges: &'c [Charge<'c>],
@@ -84,7 +84,7 @@ impl<'a> Locked<'a> {
         decision
     }
 
-    /// Nothing is charged; but what was announced holds only if it is remembered, see [`Shard::settle`].
+    /// Charges nothing; but what was announced holds only if it is remembered, see [`Shard::settle`].
     #[cold]
     pub(super) fn settle(&mut self, charges: &[Charge<'_>], now: Timestamp) {
         for ((tag, at), charge) in self.tags.iter().zip(charges) {

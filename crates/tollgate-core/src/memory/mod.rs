@@ -1,4 +1,4 @@
-//! The store that lives in the process.
+//! The in-memory store.
 
 mod ahead;
 mod builder;
@@ -32,22 +32,26 @@ use crate::{
 
 /// A store in the memory of this process.
 ///
-/// - **Bounded.** It holds at most [`max_keys`](MemoryStoreBuilder::max_keys) keys, of at most 40
-///   bytes each. (A sliding log has some 100 more, and up to 48 for each admission that it remembers; and each
-///   different quota that keys were counted under is kept once in each of up to 256 shards that has such keys, in some 300
-///   bytes; a key that is asked under several
-///   quotas at once, or whose bucket was charged before the clock was set back, has some 330 more, while it is so.) When it is full,
-///   a new key takes the place of the one that matters least among some neighbours: one that has
-///   expired, else one that has used least of its budget.
-/// - **No thread.** Keys whose budget is whole again are dropped in passing, by the calls that come.
-/// - **No keys.** It holds a 64-bit hash of rule and key, and not the key. The hash is keyed with
-///   random numbers of this store, and universal: whatever two keys a caller thinks of, the chance that
-///   they share a counter is below 2⁻⁶², and there is nothing to learn from the outside that would
-///   improve it.
-/// - **Exact.** Charges on any number of rules are decided together, under locks on the shards that
-///   hold them.
+/// - **Bounded.** It holds at most [`max_keys`](MemoryStoreBuilder::max_keys) keys, of at most 40 bytes each,
+///   plus what is listed below. When it is full, a new key takes the place of the one that matters least
+///   among some neighbours: one that has expired, or else the one that has used least of its budget.
+/// - **No thread.** Keys whose budget is full again are dropped in passing, by incoming calls.
+/// - **No keys.** It holds a 64-bit hash of rule and key, not the key itself. The hash is keyed with random
+///   numbers that belong to this store, and it is universal: for any two keys that a caller chooses, the
+///   chance that they share a counter is below 2⁻⁶², and nothing that can be learned from the outside
+///   improves it.
+/// - **Exact.** Charges on any number of rules are decided together, under locks on the shards that hold
+///   them.
 ///
-/// Clones are the same store.
+/// Some keys and quotas take more memory:
+///
+/// - A sliding log takes some 100 bytes more, and up to 48 for each admission that it remembers.
+/// - Each different quota takes some 300 bytes in each shard that holds keys counted under it. There are up
+///   to 256 shards.
+/// - A key that is asked under several quotas at once, or whose bucket was charged before the clock was set
+///   back, takes some 330 bytes more for as long as that lasts.
+///
+/// Clones share the same store.
 ///
 /// ```
 /// use tollgate_core::{Charge, Key, MemoryStore, Quota, RuleName};
@@ -68,20 +72,20 @@ pub struct MemoryStore<C = SystemClock> {
 struct Inner<C> {
     clock: C,
     hash: KeyHash,
-    /// A power of two of them.
+    /// Their number is a power of two.
     shards: Box<[Aligned]>,
-    /// Which bits of a hash say which shard.
+    /// The bits of a hash that select the shard.
     shard_bits: usize,
-    /// Of each shard.
+    /// The whereabouts of each shard.
     whereabouts: Arc<[Whereabouts; MAX_SHARDS]>,
     max_keys: usize,
     sweeps: Turns,
 }
 
-/// As many as one byte of a hash tells apart.
+/// As many as one byte of a hash can distinguish.
 const MAX_SHARDS: usize = 1 << 8;
 
-/// A shard in a cache line of its own.
+/// A shard in its own cache line.
 #[repr(align(64))]
 struct Aligned(Lock<Shard>);
 
@@ -94,7 +98,7 @@ impl MemoryStore {
         Self::builder().build()
     }
 
-    /// Starts making a store.
+    /// Starts building a store.
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder::new()
     }
@@ -107,7 +111,7 @@ impl Default for MemoryStore {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Charges all or none. This is [`Store::charge`], which never fails here nor takes a while.
+    /// Makes all charges or none. This is [`Store::charge`], which here never fails and never waits.
     #[inline]
     pub fn decide(&self, charges: &[Charge<'_>]) -> Decision {
         let [charge] = charges else {
@@ -119,17 +123,18 @@ impl<C: Clock> MemoryStore<C> {
         decision
     }
 
-    /// Makes one charge, and says when.
+    /// Makes one charge, and returns its time and outcome.
     #[inline(always)]
     pub fn decide_one(&self, charge: &Charge<'_>) -> (Timestamp, Outcome) {
         let tag = self.tag(charge.rule, &charge.key);
         let (shard, home) = self.ask(tag);
-        // Before the lock is taken, so that it is held for as short as can be.
+        // Read before the lock is taken, so that the lock is held as briefly as possible.
         let known = self.inner.clock.now();
         let mut shard = shard.lock();
         let now = shard.time(known, || self.time());
         let at = match shard.charge_quickly(tag, home, charge, now) {
-            // In one piece with what is asked of the outcome, most of which is then not even made.
+            // Returned from here, so that this is compiled in one piece with the caller's use of the outcome,
+            // most of which is then never built.
             Ok(outcome) => {
                 drop(shard);
                 self.sweep_if_due(now);
@@ -137,7 +142,7 @@ impl<C: Clock> MemoryStore<C> {
             }
             Err(at) => at,
         };
-        // A copy, so that those who were quick need not have had it in memory.
+        // A copy, so that on the quick path the charge need not be in memory.
         let outcome = shard.charge(at, tag, &{ *charge }, &[], now);
         drop(shard);
         self.sweep_if_due(now);
@@ -160,7 +165,7 @@ impl<C: Clock> MemoryStore<C> {
         let mut locked = Locked::new(self, charges);
         let now = self.time();
         locked.is_at(now);
-        // Look first: what was charged could be given back, but not what it took the place of.
+        // Peek first: a charge could be given back, but not the key that it evicted.
         let decision = if locked.admit(charges, now) {
             locked.charge(charges, now)
         } else {
@@ -173,14 +178,14 @@ impl<C: Clock> MemoryStore<C> {
         decision
     }
 
-    /// What [`decide`](Self::decide) would say, changing nothing.
+    /// What [`decide`](Self::decide) would answer, without changing anything.
     #[must_use]
     pub fn look(&self, charges: &[Charge<'_>]) -> Decision {
         let locked = Locked::new(self, charges);
         locked.peek(charges, self.inner.clock.now())
     }
 
-    /// How many keys the store holds, those included that have expired and are yet to be dropped.
+    /// How many keys the store holds, including expired ones that have yet to be dropped.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.shards.iter().map(|shard| shard.0.lock().len()).sum()
@@ -198,7 +203,7 @@ impl<C: Clock> MemoryStore<C> {
         self.inner.max_keys
     }
 
-    /// How many keys had to make room for others before they expired.
+    /// How many keys were evicted to make room for others before they expired.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.inner.shards.iter().map(|shard| shard.0.lock().evicted()).sum()
@@ -212,18 +217,19 @@ impl<C: Clock> MemoryStore<C> {
 
     #[inline]
     fn tag(&self, rule: RuleName, key: &KeyRef<'_>) -> u64 {
-        // One bit is always zero, as the largest number is what a free slot has. Neither one of the upper bits,
-        // which place the hash in its shard, nor one of the lower, which choose the shard; but the upper one of its mark.
+        // One bit is always zero, because the largest number marks a free slot. It is neither one of the
+        // upper bits, which place the hash in its shard, nor one of the lower ones, which select the shard,
+        // but the upper bit of the mark.
         self.inner.hash.hash(rule.id(), key) & !(1 << 15)
     }
 
     #[inline]
     fn index(&self, tag: u64) -> usize {
-        // The lowest byte: the upper ones place the hash within the shard.
+        // The lowest byte selects the shard; the upper ones place the hash within it.
         usize::from(tag as u8) & self.inner.shard_bits
     }
 
-    /// Asks memory for what a charge on a key needs, which is around its home. (The shards themselves are near.)
+    /// Prefetches what a charge on a key needs, which is around its home. (The shards themselves are near.)
     #[inline(always)]
     fn ask(&self, tag: u64) -> (&Lock<Shard>, Home) {
         let number = self.index(tag);
@@ -236,7 +242,7 @@ impl<C: Clock> MemoryStore<C> {
         self.inner.shards[self.index(tag)].0.lock()
     }
 
-    /// The time, read under a lock. Not as part of who calls it, which mostly need not.
+    /// The time, read under a lock. Not inlined, because most callers do not need it.
     #[inline(never)]
     fn time(&self) -> Timestamp {
         self.inner.clock.now()
@@ -249,7 +255,7 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Sweeps a shard, unless it is busy; it has its turn again.
+    /// Sweeps a shard, unless it is busy; then it is left for its next turn.
     #[cold]
     fn sweep(&self, turn: usize, known: Timestamp) {
         if let Some(mut shard) = self.inner.shards[turn % self.inner.shards.len()].0.try_lock() {

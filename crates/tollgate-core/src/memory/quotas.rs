@@ -1,13 +1,14 @@
-//! The quotas that a shard's keys were counted under, each once.
+//! The quotas that a shard's keys were counted under, each stored once.
 
 use std::collections::HashMap;
 
 use crate::Quota;
 
-/// Quotas by number, each for as long as a slot refers to it.
+/// Quotas by number, each kept for as long as a slot refers to it.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
-    // A free entry has no slots. (Not a slab, which would check on each access that it is not free.)
+    // A free entry has no slots. (This is not a slab, which would check on each access that the entry is not
+    // free.)
     entries: Vec<Entry>,
     numbers: HashMap<Quota, u32>,
     free: Vec<u32>,
@@ -25,7 +26,7 @@ impl Quotas {
         &self.entries[number as usize].quota
     }
 
-    /// The number of a quota, for one more slot.
+    /// The number of a quota, for one more slot that refers to it.
     pub(super) fn acquire(&mut self, quota: &Quota) -> u32 {
         let Self { entries, numbers, free } = self;
         let number = *numbers.entry(*quota).or_insert_with(|| {
@@ -45,12 +46,12 @@ impl Quotas {
         number
     }
 
-    /// One slot more that refers to a quota which others refer to.
+    /// One more slot refers to a quota that others refer to already.
     pub(super) fn acquire_again(&mut self, number: u32) {
         self.entries[number as usize].slots += 1;
     }
 
-    /// One slot less that refers to a quota.
+    /// One slot fewer refers to a quota.
     pub(super) fn release(&mut self, number: u32) {
         let entry = &mut self.entries[number as usize];
         entry.slots -= 1;

@@ -23,7 +23,7 @@ use crate::algorithm::{
 };
 use crate::{Algorithm, Charge, Debit, Outcome, Quota, Refund, Timestamp};
 
-/// The hashes that the same request charges, with where their shards are.
+/// The hashes that the same request charges, each with the index of its shard.
 pub(super) type Own<'a> = &'a [(u64, usize)];
 
 #[derive(Debug)]
@@ -33,27 +33,27 @@ pub(super) struct Shard {
     latest: Latest,
 }
 
-/// What a charge on a known key mostly does not change. It is elsewhere, so that the rest of a shard fits
-/// into one cache line with the lock.
+/// What a charge on a known key mostly does not change. It is stored elsewhere, so that the rest of a shard
+/// fits into one cache line with the lock.
 #[derive(Debug)]
-// What such a charge looks at comes first, and is in one line as well.
+// The fields that such a charge reads come first, and are in one cache line as well.
 #[repr(C, align(64))]
 struct Rest {
     recent: Recent,
     quotas: Quotas,
     logs: Slab<sliding_log::State>,
-    /// Of keys that are asked under two quotas at once.
+    /// The counters of keys that are asked under two quotas at once.
     of_two: Slab<Counter>,
     max_keys: usize,
     evicted: u64,
     expired: u64,
-    /// How many keys that count may go before all are looked through for such as have expired.
+    /// How many keys that still count may be evicted before the whole shard is searched for expired ones.
     evictions_until_purge: usize,
-    /// Of all shards, and the number of this one.
+    /// The whereabouts of all shards, and the number of this one.
     whereabouts: (Arc<[Whereabouts; MAX_SHARDS]>, usize),
 }
 
-/// Whether a key is whole only later than the quota takes at most that it was counted under.
+/// Whether a key's bucket is full only later than the quota that it was counted under takes at most.
 #[inline]
 fn is_beyond(slot: &Slot, quota: &Quota, now: Timestamp) -> bool {
     let is_bucket = matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
@@ -61,7 +61,7 @@ fn is_beyond(slot: &Slot, quota: &Quota, now: Timestamp) -> bool {
 }
 
 impl Rest {
-    /// Whether a key was counted under this very quota, and no other.
+    /// Whether a key was counted under exactly this quota, and no other.
     #[inline]
     fn is_under(&self, slot: &Slot, quota: &Quota) -> bool {
         !slot.is_of_two() && self.quotas.get(slot.quota) == quota
@@ -69,7 +69,7 @@ impl Rest {
 }
 
 impl Shard {
-    /// The shard of this number, which says where it is among the whereabouts of all.
+    /// The shard of this number, which is its index in the whereabouts of all shards.
     pub(super) fn new(number: usize, max_keys: usize, whereabouts: &Arc<[Whereabouts; MAX_SHARDS]>) -> Self {
         let (quotas, logs, of_two) = (Quotas::default(), Slab::new(), Slab::new());
         let whereabouts = (Arc::clone(whereabouts), number);
@@ -87,19 +87,19 @@ impl Shard {
         Self { table: Table::default(), rest: Box::new(rest), latest: Latest::default() }
     }
 
-    /// The time at which something is done to this shard, if this is what the clock said before it was locked.
+    /// The time at which this shard is used, given what the clock read before it was locked.
     #[inline(always)]
     pub(super) fn time(&mut self, known: Timestamp, read_again: impl FnOnce() -> Timestamp) -> Timestamp {
         self.latest.time(known, read_again)
     }
 
-    /// Whether something may have been done to this shard later than at this time.
+    /// Whether this shard may have been used later than at this time.
     #[inline(always)]
     pub(super) fn may_be_ahead_of(&self, now: Timestamp) -> bool {
         self.latest.may_be_after(now)
     }
 
-    /// That something is done to this shard at this time, which was read after it was locked.
+    /// Records that this shard is used at this time, which was read after it was locked.
     #[inline(always)]
     pub(super) fn is_at(&mut self, now: Timestamp) {
         self.latest = Latest::new(now);
@@ -109,7 +109,7 @@ impl Shard {
         self.table.len()
     }
 
-    /// How many keys had to make room before they expired.
+    /// How many keys were evicted before they expired.
     pub(super) const fn evicted(&self) -> u64 {
         self.rest.evicted
     }
@@ -132,7 +132,7 @@ impl Shard {
         at
     }
 
-    /// Charges one key if that is quickly done; else, says where it is likely to be.
+    /// Charges one key if that can be done quickly; otherwise returns where it is likely to be.
     #[inline(always)]
     pub(super) fn charge_quickly(
         &mut self,
@@ -146,9 +146,10 @@ impl Shard {
         self.rest.recent.charge(slot, charge, now).ok_or(at)
     }
 
-    /// Charges a key that is known, and returns what it was before, for [`put_back`](Self::put_back); `None`, and nothing is
-    /// done, if the charge does not fit, and if that cannot be told without changing anything: of a new key, a changed
-    /// quota or a log.
+    /// Charges a known key, and returns its former state for [`put_back`](Self::put_back).
+    ///
+    /// Returns `None`, and does nothing, if the charge does not fit, or if that cannot be decided without
+    /// changing anything: for a new key, a changed quota or a log.
     #[inline(always)]
     pub(super) fn charge_known(
         &mut self,
@@ -183,7 +184,7 @@ impl Shard {
         Some(outcome)
     }
 
-    /// Takes a charge back that nobody has seen.
+    /// Takes back a charge that nobody has seen.
     #[cold]
     pub(super) fn put_back(&mut self, at: usize, before: Packed) {
         self.table.slot(at).packed = before;
@@ -213,7 +214,7 @@ impl Shard {
         })
     }
 
-    /// Whether a charge of `cost` fits. (A request that charges a key twice asks for the sum.)
+    /// Whether a charge of `cost` fits. (For a request that charges a key twice, `cost` is the sum.)
     #[inline]
     pub(super) fn admits(&self, tag: u64, charge: &Charge<'_>, cost: u32, now: Timestamp) -> bool {
         let slot = self.table.find(tag).map(|at| self.table.slots()[at]);
@@ -221,11 +222,11 @@ impl Shard {
             || self.peek(tag, charge, cost, now).is_admitted()
     }
 
-    /// Charges a key that was counted under another quota, or is under two.
+    /// Charges a key that was counted under another quota, is under two, or [is beyond](is_beyond) its quota.
     #[cold]
     fn charge_changed(&mut self, tag: u64, at: usize, charge: &Charge<'_>, now: Timestamp) -> Outcome {
         if charge.quota.max() == 0 {
-            // Makes no sense and admits nothing; not worth forgetting the count for.
+            // The quota is invalid and admits nothing, so the count is kept.
             return self.peek(tag, charge, charge.cost, now);
         }
         self.change(at, charge.quota, now, |counter| counter.charge(charge.quota, charge.cost, now))
@@ -249,13 +250,13 @@ impl Shard {
         self.tell_whereabouts();
     }
 
-    /// To be called whenever the table may be elsewhere.
+    /// Must be called whenever the table may have moved.
     fn tell_whereabouts(&self) {
         let (all, number) = &self.rest.whereabouts;
         all[*number].tell(&self.table);
     }
 
-    /// What a charge of `cost` would say.
+    /// What a charge of `cost` would answer.
     pub(super) fn peek(&self, tag: u64, charge: &Charge<'_>, cost: u32, now: Timestamp) -> Outcome {
         match self.table.find(tag) {
             Ok(at) => {
@@ -272,9 +273,10 @@ impl Shard {
         }
     }
 
-    /// Brings a key that is not charged to the quota and the time that it was asked under, as a denied
-    /// charge of its own would: a changed quota, or a clock that was set back, counts from the first
-    /// answer. Else the key would be re-read at each, and locked for as long as the old state says.
+    /// Brings a key that is not charged to the quota and the time of the request, as a denied charge on that
+    /// key alone would. So a changed quota, or a clock that was set back, counts from the first answer.
+    /// Otherwise the key would be converted again for each answer, and locked for as long as the old state
+    /// says.
     pub(super) fn settle(&mut self, tag: u64, quota: &Quota, now: Timestamp) {
         let Ok(at) = self.table.find(tag) else { return };
         if quota.max() == 0 {
@@ -295,7 +297,7 @@ impl Shard {
             if slot.is_of_two() {
                 let asked = self.rest.of_two[slot.packed.narrow as usize].asked_last();
                 let Some(asked) = asked else { return };
-                // It may be under two no more.
+                // The key may no longer be under two quotas.
                 return self.change(at, &asked, now, |counter| {
                     counter.refund(refund.cost, refund.receipt, now);
                 });
@@ -307,7 +309,7 @@ impl Shard {
         }
     }
 
-    /// Takes what is due, whether or not it fits.
+    /// Takes what is owed, whether or not it fits.
     pub(super) fn debit(&mut self, tag: u64, debit: &Debit<'_>, now: Timestamp) {
         let Debit { charge: Charge { quota, cost, .. }, receipt } = *debit;
         if quota.max() == 0 || cost == 0 {
@@ -333,8 +335,8 @@ impl Shard {
         }
     }
 
-    /// Does something under a quota to a key that was counted under another, or is under two, which it may be from then
-    /// on or no more.
+    /// Applies `what` under a quota to a key that was counted under another, is under two, or
+    /// [is beyond](is_beyond) its quota. Afterwards the key is under one quota or under two.
     #[cold]
     fn change<R>(
         &mut self,
@@ -388,7 +390,7 @@ impl Shard {
 
     /// The number of a quota, for one more slot.
     fn acquire(&mut self, quota: &Quota) -> u32 {
-        // New keys come in numbers, and mostly under the same quota.
+        // New keys arrive in bulk, mostly under the same quota.
         if self.rest.recent.is(quota) {
             self.rest.quotas.acquire_again(self.rest.recent.number);
         } else {
@@ -397,7 +399,7 @@ impl Shard {
         self.rest.recent.number
     }
 
-    /// Gives up what a slot refers to.
+    /// Releases what a slot refers to.
     fn release(&mut self, slot: &Slot) {
         if slot.is_of_two() {
             self.rest.of_two.remove(slot.packed.narrow as usize);
@@ -407,7 +409,7 @@ impl Shard {
             self.rest.logs.remove(slot.packed.narrow as usize);
         }
         self.rest.quotas.release(slot.quota);
-        // The number may come to stand for another quota.
+        // The number may be given to another quota.
         self.rest.recent = Recent::NONE;
     }
 

@@ -1,26 +1,25 @@
 //! A hash table of slots, sorted by hash.
 //!
-//! Each hash has a home, in proportion to its value; a slot stands at its home or, if that is taken,
-//! as close behind it as the order of hashes allows. So the table is a sorted array with gaps: a
-//! search ends at the first larger hash, growing is one pass from left to right, and the size can be
-//! any number.
+//! Each hash has a home, in proportion to its value. A slot stands at its home or, if that is taken, as close
+//! behind it as the order of hashes allows. So the table is a sorted array with gaps: a search ends at the
+//! first larger hash, growing is one pass from left to right, and the size can be any number.
 //!
-//! Where many keys are, a slot is in no cache, and whatever depends on what it says has to wait for it. So where a hash is
-//! likely to be is not read from the slots, but from their marks (`marks.rs`).
+//! With many keys, a slot is in no cache, and whatever depends on its contents has to wait for it. So the
+//! likely place of a hash is read not from the slots, but from their marks (`marks.rs`).
 
 use super::marks::{Marks, SPAN};
 use super::slot::Slot;
 
-/// The most that a table is filled, as a share of its homes.
+/// How full a table may get, as a share of its homes.
 const FULL: (usize, usize) = (3, 4);
 /// How full a table is after it has grown.
 const ROOMY: (usize, usize) = (16, 25);
-/// Free slots behind the last home, for those that are displaced from there.
+/// Free slots behind the last home, for slots that are displaced from there.
 const TAIL: usize = 16;
 
 const _: () = assert!(SPAN <= TAIL && size_of::<Slot>() % 8 == 0);
 
-/// Where a hash stands in a table of so many homes, if nobody else does.
+/// Where a hash stands in a table of this many homes, if its place is not taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Home {
     at: usize,
@@ -33,13 +32,13 @@ impl Home {
         Self { at: home(tag, homes), homes }
     }
 
-    /// How many slots from the beginning of the table this is.
+    /// The distance from the beginning of the table, in slots.
     #[inline(always)]
     pub(super) const fn at(self) -> usize {
         self.at
     }
 
-    /// How many words of eight bytes from the beginning of the table this is.
+    /// The distance from the beginning of the table, in words of eight bytes.
     #[inline(always)]
     pub(super) const fn words(self) -> usize {
         self.at.wrapping_mul(size_of::<Slot>() / 8)
@@ -48,7 +47,7 @@ impl Home {
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    // The last slot is always free, so that a search needs no other end.
+    // The last slot is always free, so that a search always ends.
     slots: Box<[Slot]>,
     marks: Marks,
     homes: u32,
@@ -85,7 +84,7 @@ impl Table {
         home(tag, self.homes())
     }
 
-    /// Where to begin to look for a hash, whose home may be one in a table of another size.
+    /// Where to start the search for a hash. Its home may belong to a table of another size.
     #[inline(always)]
     fn begin(&self, tag: u64, home: Home) -> usize {
         if home.homes == self.homes() { home.at } else { self.moved(tag) }
@@ -97,7 +96,7 @@ impl Table {
         self.home(tag)
     }
 
-    /// Where a hash is likely to be, by its mark. Whether it is, [`sought`](Self::sought) says.
+    /// Where a hash is likely to be, by its mark. [`sought`](Self::sought) tells whether it is.
     #[inline(always)]
     pub(super) fn likely(&self, tag: u64, home: Home) -> usize {
         let from = self.begin(tag, home);
@@ -115,7 +114,7 @@ impl Table {
         self.find_from(self.likely(tag, Home::new(tag, self.homes())), tag)
     }
 
-    /// The same for a hash that is likely to be here.
+    /// Like [`find`](Self::find), for a hash that is likely to be here.
     #[inline]
     pub(super) fn find_from(&self, likely: usize, tag: u64) -> Found {
         match self.slots.get(likely) {
@@ -124,7 +123,7 @@ impl Table {
         }
     }
 
-    /// The same for a hash that is not where its mark says: mostly one that is not there.
+    /// The same for a hash that is not where its mark suggests: mostly one that is not in the table.
     #[inline(never)]
     fn search(&self, tag: u64) -> Found {
         let home = self.home(tag);
@@ -138,8 +137,8 @@ impl Table {
         self.len() * FULL.1 < self.homes as usize * FULL.0
     }
 
-    /// Whether many can be added without growing: a sixteenth of all. If not, all would soon be looked through again for what
-    /// has expired.
+    /// Whether many slots can be added without growing: a sixteenth of all homes. If not, all slots would
+    /// soon be searched again for expired ones.
     pub(super) fn is_roomy(&self) -> bool {
         self.len() * 16 < self.homes as usize * 11
     }
@@ -151,7 +150,7 @@ impl Table {
             if let Err(at) = self.find(slot.tag) {
                 let free = self.slots[at..].iter().position(Slot::is_free);
                 match free.map(|free| at + free) {
-                    // Not the last one, which stays free.
+                    // Not the last slot, which stays free.
                     Some(free) if free + 1 < self.slots.len() => {
                         self.slots.copy_within(at..free, at + 1);
                         self.slots[at] = slot;
@@ -179,12 +178,12 @@ impl Table {
         removed
     }
 
-    /// Takes a size that suits what is there and one more.
+    /// Takes a size that suits the present slots and one more.
     pub(super) fn resize(&mut self) {
         self.rebuild(((self.len() + 1) * ROOMY.1).div_ceil(ROOMY.0).max(TAIL));
     }
 
-    /// Whether the table is far larger than it need be.
+    /// Whether the table is far larger than it needs to be.
     pub(super) fn is_sparse(&self) -> bool {
         self.homes as usize > TAIL && self.len < self.homes / 4
     }
@@ -196,7 +195,7 @@ impl Table {
             slots.resize(slots.len().max(home(slot.tag, homes)), Slot::FREE);
             slots.push(*slot);
         }
-        // Free slots behind the last one, whether or not it stands behind the last home.
+        // Leaves free slots behind the last one, whether or not it stands behind the last home.
         slots.resize(slots.len().max(homes) + TAIL, Slot::FREE);
         self.marks = Marks::new(slots.iter().map(|slot| slot.tag));
         (self.slots, self.homes) = (slots.into_boxed_slice(), homes as u32);
@@ -205,7 +204,7 @@ impl Table {
 
 #[inline]
 fn home(tag: u64, homes: usize) -> usize {
-    // As 32 bits, which it is: so that what is added to it is known not to overflow.
+    // Cast to 32 bits, which it fits in, so that adding to it is known not to overflow.
     ((u128::from(tag) * homes as u128) >> 64) as u32 as usize
 }
 
@@ -231,7 +230,7 @@ mod tests {
         assert!(table.slots.last().is_none_or(Slot::is_free));
     }
 
-    /// Of a table that is full, one that has gone is not enough to go on with; once it has grown, many fit.
+    /// Removing one slot from a full table does not make it roomy; once the table has grown, many fit.
     #[test]
     fn a_table_that_has_grown_is_roomy() {
         let mut table = Table::default();
@@ -249,7 +248,7 @@ mod tests {
         }
     }
 
-    /// A table that is filled, emptied and resized at random holds what a set would.
+    /// A table that is filled, emptied and resized at random holds the same as a set.
     #[test]
     fn a_table_holds_what_a_set_holds() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -259,7 +258,7 @@ mod tests {
             seed ^= seed << 17;
             seed
         };
-        // Tags from all over, then all at the upper end, where the tail has to do.
+        // Tags from the whole range, then all at the upper end, where only the tail has room.
         for shift in [0, 48] {
             let mut table = Table::default();
             let mut model = BTreeSet::new();
@@ -299,7 +298,7 @@ mod tests {
             }
             table.insert(slot(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
             if table.len() > 1_000 {
-                // A slot, and its mark.
+                // A slot and its mark.
                 let bytes = (table.slots.len() * (size_of::<Slot>() + 1)).div_ceil(table.len());
                 assert!((32..=40).contains(&bytes), "{bytes} bytes a key at {} keys", table.len());
             }

@@ -1,12 +1,13 @@
-//! Whose turn it is to sweep, and what.
+//! When to sweep, which call does it, and which shard.
 
 use crate::Timestamp;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
-/// Gives out the shards to be swept, one at a time, to the calls that come.
+/// Hands out the shards to be swept, one at a time, to incoming calls.
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// How far the clock may be ahead of `before`, in microseconds, told as the difference the other way round.
+    /// How far the clock may be ahead of `before` without a turn being due, in microseconds, negated
+    /// (wrapping).
     not_due_from: u64,
     /// The microsecond before the last turn was taken.
     before: AtomicU64,
@@ -14,29 +15,30 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// One turn in so many microseconds.
+    /// One turn every `every` microseconds.
     pub(super) fn new(every: u64) -> Self {
         Self { not_due_from: every.wrapping_neg(), before: AtomicU64::new(0), next: AtomicUsize::new(0) }
     }
 
-    /// The number of the shard to sweep, counted on and on, if it is time for one and nobody else has it.
+    /// The number of the turn, if one is due and no other call has taken it. Turns are numbered
+    /// consecutively; the number modulo that of the shards gives the shard to sweep.
     #[inline]
     pub(super) fn take(&self, now: Timestamp) -> Option<usize> {
         if self.is_due(self.before.load(Ordering::Relaxed), now) { self.claim(now) } else { None }
     }
 
-    /// Whether it is time for another turn, if this was before the last.
+    /// Whether another turn is due, given the microsecond before the last one.
     #[inline(always)]
     const fn is_due(&self, before: u64, now: Timestamp) -> bool {
-        // Wrapping: a turn that was taken less than so long ago is a little below zero, which is above all else; and a
-        // clock that was set back is a long time as well.
+        // Wrapping: if the last turn was taken less than the interval ago, the difference is slightly below
+        // zero, which wraps to the largest numbers. A clock that was set back counts as a long time as well.
         before.wrapping_sub(now.as_micros()) < self.not_due_from
     }
 
     #[cold]
     fn claim(&self, now: Timestamp) -> Option<usize> {
         let (taken, relaxed) = (now.as_micros().wrapping_sub(1), Ordering::Relaxed);
-        // Read again, so that those who have no turn need not have kept it.
+        // Read again, so that the common path, without a turn, need not keep the value.
         let before = self.before.load(relaxed);
         if !self.is_due(before, now) {
             return None;

@@ -1,12 +1,12 @@
-//! The latest time that a shard knows of.
+//! The latest time at which a shard was used.
 
 use crate::Timestamp;
 
-/// The lower half of the time at which something was last done to a shard.
+/// The lower half of the time at which a shard was last used, in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest(u32);
 
-/// A little more, in microseconds.
+/// A little more than a second, in microseconds.
 const A_SECOND: u32 = 1 << 20;
 
 impl Latest {
@@ -14,12 +14,14 @@ impl Latest {
         Self(now.as_micros() as u32)
     }
 
-    /// The time, which was read before the shard was locked: whoever waits for the lock need not wait for the clock as
-    /// well. If somebody who read it later was quicker to the lock, it is read again, so that time does not run backwards
-    /// on a key.
+    /// The time, given what the clock read before the shard was locked.
     ///
-    /// It is read again as well after a second in which nothing was done: of times that are further apart, the lower halves do
-    /// not tell which is the later one.
+    /// The clock is read before locking so that a thread that waits for the lock need not wait for the clock
+    /// as well. If a thread that read it later was quicker to take the lock, the clock is read again, so that
+    /// time does not run backwards for a key.
+    ///
+    /// The clock is also read again if the shard was not used for a second: for times that are further apart,
+    /// the lower halves do not tell which is later.
     #[inline(always)]
     pub(super) fn time(&mut self, known: Timestamp, read_again: impl FnOnce() -> Timestamp) -> Timestamp {
         let now = if self.may_be_after(known) { read_again() } else { known };
@@ -27,7 +29,7 @@ impl Latest {
         now
     }
 
-    /// Whether it may be later than this.
+    /// Whether the shard may have been used later than at this time.
     #[inline(always)]
     pub(super) const fn may_be_after(self, time: Timestamp) -> bool {
         Self::new(time).0.wrapping_sub(self.0) > A_SECOND

@@ -1,16 +1,17 @@
-//! The quota that was asked for last.
+//! The quota that was used last.
 
 use super::super::slot::{Pack, Slot};
 use crate::algorithm::token_bucket;
 use crate::quota::Steady;
 use crate::{Charge, Outcome, Quota, Timestamp};
 
-/// The quota that was asked for last, and its number.
+/// The quota that was used last, and its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recent {
     identity: [u64; 2],
     pub(super) number: u32,
-    /// The same if it is the quota of a bucket whose units come back in whole microseconds; else the number of no slot.
+    /// The same number if the quota is that of a bucket whose units come back in whole microseconds;
+    /// otherwise a number that no slot has.
     steady_number: u32,
     steady: Steady,
 }
@@ -28,7 +29,8 @@ impl Recent {
         }
     }
 
-    /// From now on it is this one. Mostly it is already; then nothing is written, as others read it.
+    /// Makes this quota the recent one. Mostly it is already; then nothing is written, because others read
+    /// it.
     #[inline]
     pub(super) fn turn_to(&mut self, quota: &Quota, number: u32) {
         if self.number != number || !self.is(quota) {
@@ -42,8 +44,8 @@ impl Recent {
         a == c && b == d
     }
 
-    /// Charges a key if that is quickly done, as it mostly is: when it was counted under this very
-    /// quota, which is that of a bucket whose units come back in whole microseconds.
+    /// Charges a key if that can be done quickly, as it mostly can: when the key was counted under exactly
+    /// this quota, which is that of a bucket whose units come back in whole microseconds.
     #[inline(always)]
     pub(super) fn charge(&self, slot: &mut Slot, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
         let quota = charge.quota;

@@ -1,4 +1,4 @@
-//! Room for keys: who has to go when a shard is full, and what has expired.
+//! Room for keys: which one is evicted from a full shard, and which have expired.
 
 use super::super::slot::{Pack, Slot};
 use super::with_state::with_state;
@@ -8,11 +8,11 @@ use crate::algorithm::{
 };
 use crate::{Algorithm, Timestamp};
 
-/// How many keys are looked at to find the one to evict.
+/// How many keys are compared to find the one to evict.
 const SAMPLE: usize = 16;
 
 impl Shard {
-    /// Sees to it that one more key can be inserted near this hash.
+    /// Ensures that one more key can be inserted near this hash.
     pub(super) fn make_room(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
         if self.table.len() >= self.rest.max_keys {
             self.evict(tag, own, now);
@@ -25,14 +25,16 @@ impl Shard {
         }
     }
 
-    /// Removes the key that matters least of those near this hash: one that has expired if there is
-    /// one, else the one that has used least of its budget, and of those the one that is whole again
-    /// first. Where keys stand depends on a hash that callers do not know, so they cannot choose whose
-    /// neighbours they are; and to push out a caller whose budget is used up, all its neighbours have to
-    /// have used up theirs, and for longer.
+    /// Removes the key that matters least of those near this hash: one that has expired if there is one, else
+    /// the one that has used least of its budget, and of those the one that is full again first.
     ///
-    /// That no neighbour has expired does not mean that nobody has: those who came before have taken their places first. So
-    /// before anybody goes who still counts, all are looked through, once for every sixteenth of them that goes so.
+    /// The places of keys depend on a hash that callers do not know, so they cannot choose their neighbours.
+    /// A caller whose budget is used up is pushed out only if all its neighbours have used up theirs, and for
+    /// longer.
+    ///
+    /// If no neighbour has expired, other keys may have: earlier keys have taken the places of expired
+    /// neighbours first. So before a key that still counts is evicted, the whole shard is searched for
+    /// expired ones, once for every sixteenth of its keys that is evicted in this way.
     fn evict(&mut self, tag: u64, own: Own<'_>, now: Timestamp) {
         let (Ok(from) | Err(from)) = self.table.find(tag);
         let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
@@ -40,7 +42,7 @@ impl Shard {
         let least = near
             .filter(|(_, slot)| !slot.is_free())
             .take(SAMPLE)
-            // What the same request charges goes last: else its rules would push each other out.
+            // Keys that the same request charges go last; otherwise its rules would push each other out.
             .min_by_key(|(_, slot)| (own.iter().any(|(tag, _)| *tag == slot.tag), self.weight(slot, now)));
         let Some((at, slot)) = least else { return };
         if self.expires_at(slot, now) <= now.as_micros() {
@@ -59,7 +61,7 @@ impl Shard {
         self.remove(at);
     }
 
-    /// How much a key matters: what share of its budget is used, and until when that matters.
+    /// How much a key matters: the share of its budget that is used, and until when that matters.
     fn weight(&self, slot: &Slot, now: Timestamp) -> (u32, u64) {
         if slot.is_of_two() {
             let counter = &self.rest.of_two[slot.packed.narrow as usize];
@@ -74,7 +76,7 @@ impl Shard {
         (pressure, expires_at)
     }
 
-    /// Drops what has expired, and gives memory back if little is left.
+    /// Drops expired keys, and frees memory if few are left.
     pub(in crate::memory) fn sweep(&mut self, now: Timestamp) {
         self.purge(now);
         if self.table.is_sparse() {
@@ -95,13 +97,13 @@ impl Shard {
             }
             let left = self.expires_at(&slot, now).saturating_sub(now.as_micros());
             if left == 0 {
-                // Whatever stood behind it may have moved here.
+                // The slot that stood behind it may have moved here.
                 self.remove(at);
                 self.rest.expired += 1;
                 continue;
             }
-            // If it is longer than a full refill, the clock was set back: from now on it is a full refill, and not until
-            // the clock is where it was.
+            // If the key takes longer than a full refill to expire, the clock was set back. Then it
+            // expires a full refill from now, not only once the clock is back where it was.
             if slot.is_of_two() {
                 self.rest.of_two[slot.packed.narrow as usize].settle_clock(now);
             } else {

@@ -1,7 +1,7 @@
-//! What is common to all that is done to a state that is packed.
+//! Common access to packed states.
 
-/// Evaluates an expression on a slot's state, unpacked, and with the module of its algorithm at hand.
-/// `mut` puts the state back afterwards.
+/// Evaluates an expression on a slot's unpacked state, with the module of its algorithm in scope. `mut` packs
+/// the state again afterwards.
 macro_rules! with_state {
     (mut $packed:expr, $quota:expr, $now:expr, $logs:expr, |$module:ident, $state:ident| $call:expr) => {
         with_state!(@match $quota, $packed, $now, $logs, $module, $state, $call, mut)
