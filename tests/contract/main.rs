@@ -1,4 +1,4 @@
-//! The contract of stores, for each store there is.
+//! The contract of stores, for each store.
 
 mod memory;
 mod torn;

@@ -1,4 +1,4 @@
-//! The memory store, on threads of its own and on a runtime with several.
+//! The in-memory store, on its own threads and on a multi-threaded runtime.
 
 use std::future::{Future, ready};
 
@@ -24,7 +24,7 @@ mod small {
     suite!(test, SizedHarness::new(1_000));
 }
 
-/// A memory store for so many keys, with a thread for each task.
+/// An in-memory store for this many keys, with a thread for each task.
 struct SizedHarness {
     clock: ManualClock,
     store: MemoryStore<ManualClock>,

@@ -1,4 +1,4 @@
-//! The suite finds stores that read, decide and then write: what others do in between is lost.
+//! The suite detects stores that read, decide and then write, and so lose what others do in between.
 
 use std::collections::HashMap;
 use std::future::{Future, Ready, ready};
@@ -15,7 +15,7 @@ use tollgate_core::{
 
 type Counters = HashMap<(RuleName, Key), Counter>;
 
-/// Where the store lets go of what it has read.
+/// The operation in which the store releases its lock between reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Torn {
     Nowhere,
@@ -36,7 +36,7 @@ impl TornStore {
         self.counters.lock().expect("nobody panics")
     }
 
-    /// Changes a counter, if there is one or is to be one.
+    /// Changes a counter, if it exists or `new` is given.
     fn change(
         &self,
         at: Torn,

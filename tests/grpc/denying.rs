@@ -99,7 +99,7 @@ async fn the_details_name_the_rules_that_deny_and_the_one_to_wait_for_longest_fi
     // The status within the details is the same.
     let within = tonic_types::pb::Status::decode(status.details()).unwrap();
     assert_eq!((within.code, within.message.as_str()), (8, status.message()));
-    // And byte for byte what tonic makes of the same.
+    // And byte for byte what tonic encodes for the same details.
     let again = Status::with_error_details(status.code(), status.message(), details);
     assert_eq!(status.details(), again.details());
     assert_eq!(app.inner.calls(), 2);
@@ -167,7 +167,7 @@ async fn calls_that_go_on_are_told_what_is_left_before_the_answer() {
         App::with([rule("r", Quota::per_minute(5))], |layer| layer.ietf_headers(IetfDraft::Draft11)).await;
     let mut client = app.client();
     let watched = client.watch().await.unwrap();
-    // What the stream has not yet begun to say is not waited for.
+    // The header fields do not wait for the stream to begin.
     assert_eq!(watched.metadata().get("x-ratelimit-remaining").unwrap(), "4");
     let mut stream = watched.into_inner();
     while stream.message().await.unwrap().is_some() {}
@@ -183,7 +183,7 @@ async fn calls_that_go_on_are_told_what_is_left_before_the_answer() {
     ] {
         assert_eq!(checked.metadata().get(field).unwrap(), value, "{field}");
     }
-    // An answer that is an error of the service has them as well.
+    // A response that is an error of the service has them as well.
     let unknown = HealthCheckRequest { service: "x".to_owned() };
     let status = client.0.check(unknown).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound);

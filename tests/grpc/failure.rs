@@ -1,4 +1,4 @@
-//! When the store cannot decide, or nobody can wait.
+//! When the store cannot decide, or no more requests can wait.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::support::{Client, Counting, StatusAsked, assert_exhausted, channel, layer, serve};
 
-/// A service whose Redis has gone away.
+/// A service whose Redis is gone.
 async fn without_redis(policy: FailurePolicy) -> (Client, Counting) {
     let redis = RedisServer::start().unwrap_or_else(|error| panic!("{error}"));
     let store = RedisStore::builder(Servers::one(&*redis.url()).unwrap()).build().unwrap();
@@ -35,10 +35,10 @@ async fn a_rule_that_denies_then_answers_unavailable_and_never_resource_exhauste
         assert_eq!(status.delay(), Some(Duration::from_secs(1)));
         assert_eq!(status.field("grpc-retry-pushback-ms"), Some("1000"));
         assert_eq!(status.field("retry-after"), Some("1"));
-        // Nobody is over a limit.
+        // No caller is over a limit.
         assert!(status.violated().is_empty());
         assert_eq!(status.field("x-ratelimit-limit"), None);
-        // And nobody is told what is wrong inside.
+        // And internal errors are not revealed.
         assert!(!format!("{status:?}").contains("redis"), "{status:?}");
     }
     assert_eq!(inner.calls(), 0);
@@ -70,7 +70,7 @@ async fn a_call_that_would_have_to_wait_and_cannot_is_told_unavailable() {
     let inner = Counting::default();
     let server = Server::builder().layer(layer.rejection(GrpcRejection)).add_service(inner.service());
     let mut client = Client(HealthClient::new(channel(serve(server).await, None)));
-    // The first in line need not wait.
+    // The first in the queue need not wait.
     client.check().await.unwrap();
     let status = client.denied().await;
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");

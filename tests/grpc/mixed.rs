@@ -16,7 +16,7 @@ fn spent() -> RateLimitLayer<Memory> {
     layer([Rule::new("r", Quota::per_minute(1)).key(key::global())]).0
 }
 
-/// A budget of one call, on a server of axum: its first and its second call, and one that is not of gRPC.
+/// A budget of one call on an axum server: sends a first and a second call, then a request that is not gRPC.
 async fn on_axum<R>(layer: RateLimitLayer<Memory, R>) -> http::Response<String>
 where
     R: Rejection<axum::body::Body> + Clone + Send + Sync + 'static,
@@ -95,7 +95,7 @@ async fn a_layer_may_be_around_one_service_of_tonics() {
     assert_eq!(call().await.unwrap().headers().get("x-ratelimit-limit").unwrap(), "1");
     let denied = call().await.unwrap();
     assert_eq!((denied.status(), &denied.headers()["grpc-status"]), (StatusCode::OK, &"8".parse().unwrap()));
-    // A call is a POST. Whoever sends anything else under the type of one is denied as all others are.
+    // A gRPC call is a POST. Any other method with the same content type is denied like a plain HTTP request.
     let denied = send(http::Method::GET).await.unwrap();
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(!denied.headers().contains_key("grpc-status"));

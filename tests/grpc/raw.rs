@@ -9,7 +9,7 @@ use tollgate::{Quota, Rule, key};
 
 use crate::support::App;
 
-/// The response to a call without a message, over HTTP/2, and whether its header fields were all of it.
+/// The response to a call with an empty message, over HTTP/2, and whether it consists of header fields only.
 async fn call(server: SocketAddr, content_type: &str) -> (Response<()>, bool) {
     let (mut send, connection) =
         h2::client::handshake(TcpStream::connect(server).await.unwrap()).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_denial_is_one_block_of_header_fields_and_nothing_more() {
             ("x-ratelimit-reset", "1700000002"),
         ]
     );
-    // Without padding, though it does not come out even.
+    // Without padding, although the length is not a multiple of four.
     let details = denied.headers()["grpc-status-details-bin"].to_str().unwrap();
     assert!(details.len() % 4 != 0 && !details.contains('='), "{details}");
 }

@@ -21,10 +21,10 @@ use tower::{Layer, Service};
 
 pub(crate) type Memory = MemoryStore<ManualClock>;
 
-/// Where the clock stands.
+/// The time at which the clock stands.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_000_250_000);
 
-/// A limiter in memory, on a clock that stands still.
+/// An in-memory limiter, on a clock that stands still.
 pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter<Memory>, ManualClock) {
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -36,7 +36,7 @@ pub(crate) fn layer(rules: impl IntoIterator<Item = Rule>) -> (RateLimitLayer<Me
     (RateLimitLayer::new(limiter), clock)
 }
 
-/// The health service, which has one method that answers once and one that answers with a stream.
+/// The health service, which has one unary method and one that answers with a stream.
 #[derive(Clone, Default)]
 pub(crate) struct Counting(Arc<AtomicUsize>);
 
@@ -76,7 +76,7 @@ impl Health for Counting {
     }
 }
 
-/// A socket to listen on, and where.
+/// A socket to listen on, and its address.
 pub(crate) async fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -99,7 +99,7 @@ where
     address
 }
 
-/// A server with these rules and nothing but gRPC.
+/// A server with these rules that serves only gRPC.
 pub(crate) struct App {
     pub(crate) clock: ManualClock,
     pub(crate) address: SocketAddr,
@@ -111,7 +111,7 @@ impl App {
         Self::with(rules, |layer| layer).await
     }
 
-    /// The layer with options.
+    /// Configures the layer.
     pub(crate) async fn with(
         rules: impl IntoIterator<Item = Rule>,
         options: impl FnOnce(RateLimitLayer<Memory>) -> RateLimitLayer<Memory>,
@@ -128,7 +128,7 @@ impl App {
     }
 }
 
-/// A connection, which is made with the first request; from an address.
+/// A channel, which connects on the first request, from an address.
 pub(crate) fn channel(to: SocketAddr, from: Option<IpAddr>) -> Channel {
     Endpoint::from_shared(format!("http://{to}")).expect("an address").local_address(from).connect_lazy()
 }
@@ -158,11 +158,11 @@ where
     }
 }
 
-/// What a test asks a status.
+/// What the tests read from a status.
 pub(crate) trait StatusAsked {
-    /// The one line of a field, if there is any.
+    /// The one line of a field, if present.
     fn field(&self, name: &str) -> Option<&str>;
-    /// The wait of `RetryInfo`, if there is any.
+    /// The delay of `RetryInfo`, if present.
     fn delay(&self) -> Option<Duration>;
     /// The rules that `QuotaFailure` names, each with its limit.
     fn violated(&self) -> Vec<(String, i64)>;
@@ -186,7 +186,7 @@ impl StatusAsked for Status {
     }
 }
 
-/// Whether it is a denial by a limit.
+/// Asserts that a limit denied the call.
 pub(crate) fn assert_exhausted(status: &Status) {
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
 }

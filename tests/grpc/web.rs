@@ -19,7 +19,7 @@ fn rules() -> [Rule; 1] {
     [Rule::new("r", Quota::per_second(2)).key(key::global())]
 }
 
-/// The three places that the translation to gRPC can have: without, within and outside of the limit's layer.
+/// Three servers that translate gRPC-Web to gRPC inside or outside of the limit's layer.
 async fn servers() -> [(&'static str, SocketAddr, Counting); 3] {
     let limit = || layer(rules()).0.rejection(GrpcRejection);
     let [within, outside, axum] = std::array::from_fn(|_| Counting::default());
@@ -61,7 +61,7 @@ async fn tonics_client_sees_code_and_delay_wherever_the_translation_is() {
     }
 }
 
-/// The whole response to a call of an empty message over HTTP/1.1, in lower case.
+/// The whole response to a call with an empty message over HTTP/1.1, in lower case.
 async fn fetch(server: SocketAddr, content_type: &str, message: &str) -> String {
     let mut stream = TcpStream::connect(server).await.unwrap();
     let request = format!(
@@ -80,7 +80,7 @@ async fn a_denial_has_the_type_of_the_call_its_status_among_the_fields_and_no_bo
     for (place, address, inner) in servers().await {
         for _ in 0..2 {
             let admitted = fetch(address, "application/grpc-web", "\0\0\0\0\0").await;
-            // The status of a call that goes on is in the body.
+            // The status of an admitted call is in the body.
             let (head, body) = admitted.split_once("\r\n\r\n").unwrap();
             assert!(!head.contains("grpc-status") && body.contains("grpc-status:0"), "{place}: {admitted}");
         }
@@ -93,7 +93,7 @@ async fn a_denial_has_the_type_of_the_call_its_status_among_the_fields_and_no_bo
             let denied = fetch(address, content_type, message).await;
             assert!(denied.starts_with("http/1.1 200 ok\r\n"), "{place}: {denied}");
             assert!(denied.ends_with("\r\n\r\n"), "{place}: {denied}");
-            // tonic-web says what the format is also if it was not asked for one.
+            // tonic-web adds the format even if the request named none.
             let with_format = format!("{}+proto", content_type.trim_end_matches("+proto"));
             let content_type = if place == "outside" { &with_format } else { content_type };
             for line in [

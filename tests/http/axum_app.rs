@@ -39,7 +39,7 @@ async fn statuses(app: &Router, paths: &[&str]) -> Vec<u16> {
 
 #[tokio::test]
 async fn a_quota_is_all_that_a_router_needs() {
-    // Nor does it need connect info, without which all callers are one.
+    // Not even connect info is needed; without it all callers share one key.
     let app = Router::new().route("/", get(hello)).layer(RateLimitLayer::new(Quota::per_hour(2)));
     assert_eq!(statuses(&app, &["/", "/", "/"]).await, [200, 200, 429]);
 }
@@ -60,7 +60,7 @@ async fn routes_are_counted_by_their_pattern() {
         .layer(layer(Rule::new("r", Quota::per_hour(2)).key(key::route())));
     assert_eq!(statuses(&app, &["/users/1", "/users/2", "/users/3"]).await, [200, 200, 429]);
     assert_eq!(statuses(&app, &["/posts/1", "/posts/2", "/posts/3"]).await, [200, 200, 429]);
-    // What matches no route has none, and shares one budget.
+    // Requests that match no route share one budget.
     assert_eq!(statuses(&app, &["/a", "/b", "/c"]).await, [404, 404, 429]);
 }
 
@@ -87,7 +87,7 @@ async fn parameters_of_the_route_are_keys_however_they_are_spelled() {
     let app = users.clone().layer(layer(rule()));
     assert_eq!(statuses(&app, &["/users/7", "/users/%37/posts", "/users/7?x"]).await, [200, 200, 429]);
     assert_eq!(statuses(&app, &["/users/8"]).await, [200]);
-    // In a nested router, whether the layer is within or without.
+    // In a nested router, whether the layer is inside or outside.
     let within = Router::new().nest("/{tenant}/api", users.clone().layer(layer(rule())));
     let without = Router::new().nest("/{tenant}/api", users).layer(layer(rule()));
     for app in [within, without] {
@@ -99,7 +99,7 @@ async fn parameters_of_the_route_are_keys_however_they_are_spelled() {
     }
 }
 
-/// A router may have routes that would be mistakes in a rule.
+/// A router may have routes that would be errors in a rule.
 #[tokio::test]
 async fn parameters_are_found_in_whatever_route_the_router_takes() {
     let rule = Rule::new("r", Quota::per_hour(1)).key(key::path_param("id")).on_missing_key(MissingKey::Skip);
@@ -131,7 +131,7 @@ async fn rules_match_the_whole_path_from_outside_a_nested_router() {
     assert_eq!(statuses(&app, &["/api/users/7", "/api/users/8"]).await, [200, 429]);
 }
 
-/// All ways to write a path of up to so many of these segments.
+/// All paths of up to this many of these segments.
 fn paths_of(segments: &[&str], most: usize) -> Vec<String> {
     let mut paths = vec![String::new()];
     let mut longest = 0..1;
@@ -146,7 +146,7 @@ fn paths_of(segments: &[&str], most: usize) -> Vec<String> {
     paths.split_off(1)
 }
 
-/// Also where a parameter is empty, as one may be that is not the last.
+/// Also if a parameter is empty, as any but the last may be.
 #[tokio::test]
 async fn whatever_a_route_serves_is_counted_by_a_rule_of_the_same_path() {
     let is_route = |path: &String| {

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full};
 use tollgate::{Quota, RateLimitLayer, Refusal, Rejection, RequestHead};
 use tower::{Layer, ServiceExt, service_fn};
 
-/// Runs requests into a limit of one; the body of the denial.
+/// Exhausts a limit of one, and returns the body of the denial.
 async fn denied<A: Default, B, R>(layer: RateLimitLayer<tollgate::MemoryStore, R>, body: fn() -> B) -> B
 where
     R: Rejection<B> + Clone,
@@ -52,7 +52,7 @@ impl http_body::Body for Own {
     }
 }
 
-/// A body that cannot, and that can neither be sent nor shared.
+/// A body that cannot be made from bytes, and can be neither sent nor shared.
 #[derive(Debug)]
 struct Foreign(Rc<str>);
 

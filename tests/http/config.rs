@@ -1,4 +1,4 @@
-//! Configurations that cannot be used: what is wrong, where, and what would be right.
+//! Invalid configurations: what is wrong, where, and what would be right.
 
 use http::Method;
 use tollgate::{ConfigError, Limiter, MINUTE, Quota, QuotaError, RateLimitLayer, Rule, Tier};

@@ -16,7 +16,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use crate::stores::Slow;
 use crate::support::{Reply, clock, get, limiter, memory, millis, ok, secs};
 
-/// A service that wants to be asked twice whether it is ready, and panics when it is called without.
+/// A service that is ready only when polled twice, and panics when it is called before.
 #[derive(Default)]
 struct Strict {
     asked: u8,
@@ -25,7 +25,7 @@ struct Strict {
 
 impl Clone for Strict {
     fn clone(&self) -> Self {
-        // A clone is not ready because its original was.
+        // A clone is not ready just because the original was.
         Self { asked: 0, calls: Arc::clone(&self.calls) }
     }
 }
@@ -68,7 +68,7 @@ fn slow(rule: Rule, after: Duration) -> Limiter<Slow> {
     Limiter::builder().store(store).rule(rule).build().unwrap()
 }
 
-/// Calls one service again and again, first one request at a time, then all at once.
+/// Calls one service repeatedly, first one request at a time, then all at once.
 async fn drive<S: Store>(limiter: Limiter<S>, admitted: usize) {
     let inner = Strict::default();
     let calls = Arc::clone(&inner.calls);
@@ -120,7 +120,7 @@ async fn the_inner_service_is_not_called_before_it_is_decided() {
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     assert_eq!(reply.await.unwrap().status(), StatusCode::OK);
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    // And not at all when it is denied.
+    // And not called at all when the request is denied.
     let reply = service.ready().await.unwrap().call(get("/")).await.unwrap();
     assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(calls.load(Ordering::SeqCst), 1);
@@ -213,7 +213,7 @@ async fn a_request_that_is_denied_later_frees_the_place_that_it_had_within() {
     let mut service = RateLimitLayer::new(slow(global(Quota::per_minute(1)), millis(3))).layer(inner);
     for status in [200, 429, 429] {
         let reply = service.ready().await.unwrap().call(get("/"));
-        // While it is decided, the place is taken.
+        // The place is taken while the request is being decided.
         assert!(service.clone().ready().now_or_never().is_none());
         assert_eq!(reply.await.unwrap().status().as_u16(), status);
         assert!(service.clone().ready().now_or_never().is_some());

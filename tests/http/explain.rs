@@ -1,4 +1,4 @@
-//! Why a rule counts a request, or does not: the same as what is decided.
+//! Why a rule counts a request, or does not; this agrees with the decision.
 
 use http::{Method, Request, StatusCode};
 use tollgate::{
@@ -94,14 +94,14 @@ async fn a_key_that_is_not_there_is_told() {
     for missing in [MissingKey::Skip, MissingKey::Deny] {
         assert_eq!(one(rule().on_missing_key(missing), &get("/")).await, Why::NoKey(missing));
     }
-    // In shadow nobody is denied.
+    // In shadow no request is denied.
     let shadow = rule().on_missing_key(MissingKey::Deny).shadow();
     assert_eq!(one(shadow, &get("/")).await, Why::NoKey(MissingKey::Skip));
     let all = rule().on_missing_key(MissingKey::Deny).mode(Mode::EnforceFor(Share::WHOLE));
     assert_eq!(one(all, &get("/")).await, Why::NoKey(MissingKey::Deny));
 }
 
-/// As it is decided: the tier is asked first.
+/// As in a decision, the tier is determined first.
 #[tokio::test]
 async fn whom_a_tier_does_not_limit_needs_no_key() {
     let unlimited = || Why::Unlimited { tier: Some("staff".to_owned()) };

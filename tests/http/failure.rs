@@ -41,7 +41,7 @@ async fn requests_go_on_unless_it_is_said_and_the_handler_can_tell() {
             let reply = app.get("/").await;
             assert_eq!(reply.status(), StatusCode::OK);
             assert_eq!(reply.field("x-store-error"), Some(kind));
-            // Nothing is known, so nothing is told.
+            // Nothing is known, so nothing is reported.
             assert_eq!((reply.trio(), reply.lines("ratelimit").len()), (None, 0));
             assert!(reply.extensions().get::<Decision>().is_none());
         }

@@ -119,16 +119,16 @@ async fn the_three_speak_for_the_tightest_rule() {
         global("day", Quota::fixed_window(4, DAY)),
         global("minute", Quota::per_minute(60).burst(2)),
     ]);
-    // The one with less left.
+    // The rule with less left.
     assert_eq!(app.get("/").await.trio(), Some((2, 1, SECOND + 2)));
     assert_eq!(app.get("/").await.trio(), Some((2, 0, SECOND + 3)));
-    // The one that denies, though the other has less than it can have.
+    // The rule that denies, though the other one is not full either.
     assert_eq!(app.get("/").await.trio(), Some((2, 0, SECOND + 3)));
     app.clock.advance(secs(10));
-    // Of two with the same left, the one that resets last: the day ends at a multiple of 86,400.
+    // Of two rules with the same left, the one that resets last: the day ends at a multiple of 86,400.
     assert_eq!(app.get("/").await.trio(), Some((4, 1, SECOND + 6_400)));
     assert_eq!(app.get("/").await.trio(), Some((4, 0, SECOND + 6_400)));
-    // Both deny: the one to wait for longest.
+    // Both deny: the one with the longest wait.
     let reply = app.get("/").await;
     assert_eq!(reply.trio(), Some((4, 0, SECOND + 6_400)));
     assert_eq!(reply.field("retry-after"), Some("6390"));
@@ -182,7 +182,7 @@ async fn the_three_can_be_switched_off() {
     assert!(reply.headers().is_empty());
     let reply = app.get("/").await;
     assert_eq!((reply.status(), reply.trio()), (StatusCode::TOO_MANY_REQUESTS, None));
-    // When to come again is told all the same.
+    // When to retry is reported all the same.
     assert_eq!(reply.field("retry-after"), Some("60"));
 }
 
@@ -205,7 +205,7 @@ async fn the_inner_response_keeps_what_it_has() {
     assert_eq!(reply.extensions().get(), Some(&7u8));
 }
 
-/// As many fields as a map can have.
+/// As many fields as a map can hold.
 fn full(_: Request<()>) -> Reply {
     let mut reply = ok(Request::new(()));
     let names = (0..).map(|number| http::HeaderName::try_from(format!("field-{number}")).expect("a name"));
@@ -275,7 +275,7 @@ async fn preflights_are_not_charged() {
     assert_eq!(app.admitted(10, preflight).await, 10);
     let reply = app.send(preflight()).await;
     assert!(reply.headers().is_empty());
-    // What only looks like one is.
+    // A request that only resembles a preflight is charged.
     assert_eq!(app.admitted(3, || request(Method::OPTIONS, "/").header("origin", "https://x")).await, 2);
     let get = || get("/").header("origin", "https://x").header("access-control-request-method", "GET");
     assert_eq!(app.admitted(3, get).await, 0);

@@ -1,4 +1,4 @@
-//! A service behind the layer that notes when each request comes through, on tokio's time.
+//! A service behind the layer that logs when each request passes, on tokio's time.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{Reply, START, get, ok};
 
-/// Goes with tokio's time, which stands still until all wait.
+/// Follows tokio's time, which stands still until all tasks wait.
 #[derive(Clone, Debug)]
 pub(crate) struct TokioClock(Instant);
 
@@ -25,7 +25,7 @@ impl Clock for TokioClock {
 pub(crate) type Inner = BoxCloneSyncService<Request<()>, Reply, Infallible>;
 pub(crate) type Queue = RateLimit<Inner, MemoryStore<TokioClock>>;
 
-/// When which request came through.
+/// Which request passed when.
 pub(crate) type Log = Arc<Mutex<Vec<(String, Duration)>>>;
 
 impl TokioClock {
@@ -56,7 +56,7 @@ pub(crate) fn queue_of(limiter: LimiterBuilder<MemoryStore<TokioClock>>) -> (Que
     (RateLimitLayer::new(limiter.build().unwrap()).layer(BoxCloneSyncService::new(inner)), log)
 }
 
-/// Which requests have come through, and when in milliseconds.
+/// Which requests have passed, and when, in milliseconds.
 pub(crate) fn logged(log: &Log) -> Vec<(String, u64)> {
     log.lock().unwrap().iter().map(|(path, at)| (path.clone(), at.as_millis() as u64)).collect()
 }

@@ -8,7 +8,7 @@ use tollgate::{Decision, Limiter, MINUTE, Quota, Rule, key};
 use crate::held::{call, entries, logged, memory, queue, queue_of};
 use crate::support::{ReplyExt, millis, secs};
 
-/// A queue of three, one of whom leaves each second.
+/// A queue of three, of which one leaves each second.
 fn of_three() -> Rule {
     Rule::new("queue", Quota::leaky_bucket(1, secs(1)).capacity(3)).key(key::global())
 }
@@ -38,7 +38,7 @@ async fn whoever_comes_first_leaves_first_however_they_are_polled() {
     }
     replies.reverse();
     join_all(replies).await;
-    // The one that leaves at once has left when it was called.
+    // The one that leaves immediately has left by the time it was called.
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/c", 2_000)]));
 }
 
@@ -89,7 +89,7 @@ async fn the_last_in_line_gives_its_place_back_when_it_goes_away() {
 
 #[tokio::test(start_paused = true)]
 async fn one_with_others_behind_it_keeps_its_place_when_it_goes_away() {
-    // They have been told when to leave; somebody new in its place would leave too close to them.
+    // Those behind it were told when to leave; a new request in its place would leave too close to them.
     let (mut queue, log) = queue([of_three()]);
     let a = call(&mut queue, "/a").await;
     let b = call(&mut queue, "/b").await;
@@ -124,7 +124,7 @@ async fn one_that_goes_away_after_its_turn_has_had_its_place() {
     assert!((&mut b).now_or_never().is_none());
     let _ = a.await;
     let _ = b.await;
-    // Two were let out at 0 and 1 s: the next leaves at 2 s.
+    // Two left at 0 s and 1 s, so the next leaves at 2 s.
     let c = call(&mut queue, "/c").await;
     let reply = c.await.unwrap();
     let decision: &Decision = reply.extensions().get().unwrap();
@@ -173,7 +173,7 @@ async fn whoever_finds_no_room_is_answered_at_once_and_takes_no_place() {
     assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(refused.field("retry-after"), Some("1"));
     let _ = tokio::join!(a, b);
-    // Its place was given back: the next one has it.
+    // Its place was given back, and the next request gets it.
     let _ = call(&mut queue, "/c").await.await;
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/c", 2_000)]));
 }
@@ -197,7 +197,7 @@ async fn closing_lets_go_those_who_are_held_back_and_nobody_else() {
         assert_eq!(let_go.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
     }
     assert_eq!(limiter.waiting(), 0);
-    // What need not wait is served as ever.
+    // A request that need not wait is served as usual.
     tokio::time::sleep(secs(3)).await;
     assert_eq!(call(&mut queue, "/late").await.await.unwrap().status(), StatusCode::OK);
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/late", 3_300)]));

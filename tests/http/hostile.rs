@@ -1,4 +1,4 @@
-//! Requests from whoever means ill.
+//! Hostile requests.
 
 use http::{HeaderName, HeaderValue, Request};
 use tollgate::key::{self, KeyExtractor, TrustedProxies};
@@ -79,7 +79,7 @@ async fn eight_kilobytes_of_anything_in_any_field_do_no_harm() {
         let value = piece.repeat(8_192 / piece.len());
         for field in FIELDS {
             survives(&app, get("/").header(field, &value)).await;
-            // In many lines as well.
+            // Also in many lines.
             let lines = value.as_bytes().chunks(64).take(100);
             survives(&app, lines.fold(get("/"), |request, line| request.header(field, line))).await;
         }
@@ -104,7 +104,7 @@ async fn eight_kilobytes_of_path_do_no_harm() {
 #[tokio::test]
 async fn any_bytes_in_any_field_do_no_harm() {
     let app = app();
-    // The bytes that the parsers look for come up often.
+    // Bytes that the parsers look for occur often.
     let alphabet = b"0123456789abcdef.:,;=\"\\[]%_ fort\xc3\xa9\xff\t";
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut random = || {

@@ -63,7 +63,7 @@ async fn the_path_has_to_match_as_well() {
 
 #[tokio::test]
 async fn the_authority_of_the_uri_counts_before_the_field() {
-    // HTTP/2 has it there, and a request to a proxy.
+    // That is where HTTP/2 and requests to a proxy carry the host.
     let mut request =
         Request::get("https://api.example.com:443/x").version(Version::HTTP_2).body(()).unwrap();
     assert_eq!(rules_of(&app().send(request.clone()).await), ["api", "below"]);

@@ -9,7 +9,7 @@ use crate::support::{App, Reply, ReplyExt, RequestExt, get, millis, secs};
 /// A member of a list: its name and its parameters.
 type Member = (String, Vec<(String, i64)>);
 
-/// A field, all its lines together, as a parser of structured fields reads it.
+/// A field, all its lines joined, as a parser of structured fields reads it.
 pub(crate) fn parse(reply: &Reply, name: &str) -> Vec<Member> {
     let list: List = Parser::new(&reply.lines(name).join(", ")).parse().expect("a list");
     let member = |entry: &ListEntry| {
@@ -100,7 +100,7 @@ async fn the_policy_stays_the_same_and_the_limit_follows_what_is_used() {
         assert_eq!(reply.field("ratelimit-policy"), Some(r#""r";q=2;w=60"#));
         assert_eq!(reply.field("ratelimit"), Some(limit));
     }
-    // Nothing left is never nothing to wait for.
+    // While nothing is left, the wait is never zero.
     app.clock.advance(millis(29_999));
     let reply = app.get("/").await;
     assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -134,7 +134,7 @@ async fn a_denial_for_a_missing_key_names_the_rule_that_wants_it() {
     assert_eq!(reply.field("ratelimit-policy"), Some(r#""user";q=5;w=60"#));
 }
 
-/// As who is admitted is told.
+/// The same as for an admitted request.
 #[tokio::test]
 async fn a_denial_for_a_missing_key_tells_the_limit_of_the_callers_tier() {
     let rule = || {
@@ -198,7 +198,7 @@ async fn both_families_can_be_sent_at_once_or_each_alone_or_none() {
             assert_eq!(reply.trio().is_some(), legacy);
             assert_eq!(reply.field("ratelimit").is_some(), ietf);
             assert_eq!(reply.field("ratelimit-policy").is_some(), ietf);
-            // Never under a name of an earlier draft, where it would mean something else.
+            // Never under a name from an earlier draft, where it would mean something else.
             assert_eq!(reply.field("ratelimit-reset"), None);
         }
     }

@@ -1,4 +1,4 @@
-//! Who is counted, through the layer.
+//! Which caller is counted, through the layer.
 
 use http::Method;
 use tollgate::key::{self, TrustedProxies};
@@ -65,7 +65,7 @@ async fn a_query_does_not_make_a_new_caller() {
     assert_eq!(admitted, 2);
 }
 
-/// The same handler serves both.
+/// The same handler serves both methods.
 #[tokio::test]
 async fn to_ask_for_the_head_alone_does_not_make_a_new_caller() {
     let app = app((key::peer_ip(), key::method()));
@@ -119,7 +119,7 @@ async fn a_parameter_is_found_in_any_pattern_by_which_a_rule_matches() {
             assert!(matches!(&why, Why::Counts(counted) if counted.key == Key::from(id)), "{why:?}");
         }
     }
-    // But not in one that is for another method.
+    // But not in a pattern for another method.
     let app = App::new([rule().on(Method::PUT, "/users/{id}").on(Method::POST, "/{kind}/{user}")]);
     assert_eq!(app.admitted(3, || request(Method::POST, "/users/7")).await, 3);
 }

@@ -110,7 +110,7 @@ async fn a_tier_is_named_with_the_charge() {
         assert!(decision.is_admitted());
         assert_eq!(decision.outcomes().len(), 0);
     }
-    // The tier is that of the charge named last.
+    // The tier applies to the charge named last.
     let both =
         limiter.charge("messages", "bob").and("messages", "carol").tier("staff").cost(100).await.unwrap();
     assert!(both.is_admitted());

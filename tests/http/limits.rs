@@ -1,4 +1,4 @@
-//! What a handler can know of the limits of its request.
+//! What a handler can know about the limits of its request.
 
 use std::convert::Infallible;
 
@@ -22,7 +22,7 @@ fn layer(rule: Rule) -> Layered {
     RateLimitLayer::new(limiter([rule]).0)
 }
 
-/// A handler that tells which rules have counted its request.
+/// A handler that reports which rules have counted its request.
 fn app() -> Router {
     async fn counted(limits: Limits) -> String {
         let rules: Vec<_> = limits.outcomes().map(|(rule, _)| rule.as_str()).collect();
@@ -42,7 +42,7 @@ async fn assert_uncounted<S: Store + Clone>(layer: RateLimitLayer<S>, request: h
     assert_eq!(told(app().layer(layer), request).await, (StatusCode::OK, "false ".to_owned()));
 }
 
-/// What a client sends, or leaves away, is no reason for a 500.
+/// Nothing that a client sends or omits causes a 500.
 #[tokio::test]
 async fn a_handler_has_its_limits_also_where_nobody_counts() {
     let by_user = rule("r").key(key::header("user")).on_missing_key(MissingKey::Skip);
@@ -111,10 +111,10 @@ async fn the_innermost_layer_comes_first_whichever_is_settled() {
         (plain("inner"), hidden("outer"), "true inner,outer"),
         (hidden("inner"), plain("outer"), "true inner,outer"),
         (hidden("inner"), hidden("outer"), "true inner,outer"),
-        // What a layer exposes takes the place of what one around it has.
+        // What a layer exposes replaces what an outer layer exposed.
         (plain("inner"), plain("outer"), "true inner"),
         (settled("inner"), plain("outer"), "true inner"),
-        // Who does not count the request hides nobody.
+        // A layer that does not count the request hides nothing.
         (skip("inner"), plain("outer"), "true outer"),
         (skip("inner"), settled("outer"), "true outer"),
         (plain("inner"), skip("outer"), "true inner"),

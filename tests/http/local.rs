@@ -18,7 +18,7 @@ use crate::support::{App, Reply, ReplyExt, RequestExt, clock, get, json, memory,
 
 const QUARTER: FailurePolicy = FailurePolicy::Local(Share::one_of(4));
 
-/// A hundred in any hour, and while the store is gone a quarter of it.
+/// A hundred in any hour, and a quarter of that while the store is gone.
 fn rule(name: &str) -> Rule {
     Rule::new(name, Quota::sliding_log(100, HOUR)).key(key::global()).on_store_failure(QUARTER)
 }
@@ -35,7 +35,7 @@ fn failing(rules: impl IntoIterator<Item = Rule>) -> (App, Limiter<Flaky>) {
     (App::over(&RateLimitLayer::new(limiter.clone()).ietf_headers(IetfDraft::Draft11), tell), limiter)
 }
 
-/// Tells what it sees in the request's extensions.
+/// Reports what it sees in the request's extensions.
 #[expect(clippy::needless_pass_by_value, reason = "as a handler has it")]
 fn tell(request: Request<()>) -> Reply {
     let mut reply = ok(Request::new(()));
@@ -59,7 +59,7 @@ async fn a_node_admits_its_share_and_tells_of_it() {
         assert_eq!((limit, remaining), (25, left));
         assert_eq!(reply.field("ratelimit-policy"), Some("\"r\";q=25;w=3600"));
         assert_eq!(reply.decision().outcome("r").unwrap().remaining(), left);
-        // The handler can tell that this is not the whole truth.
+        // The handler can tell that the store did not decide.
         assert_eq!(reply.field("x-store-error"), Some("the store is unavailable"));
         assert_eq!(reply.field("x-decided-by"), Some("r"));
     }
@@ -104,7 +104,7 @@ async fn the_store_decides_whenever_it_can() {
     store.fail(false);
     let reply = app.get("/").await;
     assert_eq!(reply.field("x-store-error"), Some("none"));
-    // It knows of what it decided itself.
+    // The store knows only what it decided itself.
     assert_eq!((reply.trio().unwrap().0, reply.trio().unwrap().1), (100, 89));
     assert_eq!(app.admitted(100, || get("/")).await, 89);
     // And what was used of the share stays used.
@@ -148,7 +148,7 @@ async fn rules_that_allow_have_no_say_then() {
     assert_eq!(reply.field("x-decided-by"), Some("r"));
     assert_eq!(reply.lines("ratelimit-policy"), ["\"r\";q=25;w=3600"]);
     assert_eq!(app.admitted(30, || get("/counted")).await, 24);
-    // And alone they let everybody through, and nothing is told.
+    // On their own, they admit every request, and nothing is reported.
     let reply = app.get("/").await;
     assert_eq!((reply.status(), reply.trio()), (StatusCode::OK, None));
     assert_eq!(reply.field("x-decided-by"), None);
@@ -184,7 +184,7 @@ async fn a_cost_that_only_the_whole_quota_can_hold_is_503_and_not_for_ever() {
     let reply = app.get("/26").await;
     assert_eq!(reply.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(reply.field("retry-after"), Some("1"));
-    // It cannot be admitted by a store that works either.
+    // A working store could not admit it either.
     let never = app.get("/101").await;
     assert_eq!(never.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(never.field("retry-after"), None);
@@ -216,7 +216,7 @@ async fn what_is_not_exposed_is_told_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn leaky_buckets_hold_requests_back() {
-    // Of four a second and a queue of twelve: one a second, and a queue of three.
+    // A quarter of four a second and a queue of twelve is one a second and a queue of three.
     let rule = Rule::new("queue", Quota::leaky_bucket(4, millis(1_000)).capacity(12)).key(key::global());
     let store = Failing { kind: StoreErrorKind::Unavailable, after: None };
     let limiter = Limiter::builder().store(store).rule(rule.on_store_failure(QUARTER)).build().unwrap();
@@ -231,13 +231,13 @@ async fn leaky_buckets_hold_requests_back() {
     for path in ["/a", "/b", "/c", "/d"] {
         replies.push(service.ready().await.unwrap().call(get(path)));
     }
-    // The last in line goes away, and leaves its place to another.
+    // The last in the queue goes away, and leaves its place to another.
     drop(replies.remove(2));
     replies.push(service.ready().await.unwrap().call(get("/e")));
     let replies = join_all(replies).await;
     let statuses: Vec<_> = replies.iter().map(|reply| reply.as_ref().unwrap().status().as_u16()).collect();
     assert_eq!(statuses, [200, 200, 429, 200]);
-    // By the clock of the process, of which a little has passed in between.
+    // Measured by the clock of the process, on which a little time has passed in between.
     let log = log.lock().unwrap();
     let [(a, at_a), (b, at_b), (e, at_e)] = &log[..] else { panic!("{log:?}") };
     assert_eq!([a, b, e], ["/a", "/b", "/e"]);

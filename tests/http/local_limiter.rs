@@ -7,7 +7,7 @@ use tollgate::{FailurePolicy, HOUR, Limiter, LimiterError, Quota, Rule, Share};
 use crate::stores::Flaky;
 use crate::support::{clock, memory};
 
-/// Of each policy one rule.
+/// One rule for each policy.
 fn limiter() -> (Limiter<Flaky>, Flaky) {
     let store = Flaky::new(memory(&clock()));
     let rule = |name, policy| Rule::new(name, Quota::sliding_log(8, HOUR)).on_store_failure(policy);
@@ -63,7 +63,7 @@ async fn they_decide_together_and_those_that_allow_have_no_say() {
         assert_eq!((decision.is_admitted(), rules), (true, vec!["local", "half"]));
     }
     assert!(!all.clone().await.unwrap().is_admitted());
-    // Looking changes nothing, and denied is not charged.
+    // Peeking changes nothing, and a denial is not charged.
     for _ in 0..2 {
         let looked = limiter.charge("half", "alice").peek().await.unwrap();
         assert_eq!(looked.outcome("half").unwrap().remaining(), 2);

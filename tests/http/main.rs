@@ -1,4 +1,4 @@
-//! Everything that speaks HTTP, tested as its users see it.
+//! Everything that speaks HTTP, tested from its users' point of view.
 
 mod axum_app;
 mod bodies;

@@ -1,4 +1,4 @@
-//! Costs that are known when a body has ended.
+//! Costs that are known only when a body has ended.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{Memory, get, limiter};
 
-/// 50 bytes of a thousand are taken beforehand.
+/// Reserves 50 bytes of a thousand.
 fn bytes() -> Limiter<Memory> {
     bytes_in(Mode::Enforce)
 }
@@ -40,7 +40,7 @@ async fn spent(limiter: &Limiter<Memory>) -> u32 {
             .remaining()
 }
 
-/// The limits of a request that has gone on.
+/// The limits of a request that was forwarded.
 async fn limits(limiter: &Limiter<Memory>) -> Limits {
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let service = RateLimitLayer::new(limiter.clone()).layer(service_fn(move |request: Request<()>| {
@@ -53,7 +53,7 @@ async fn limits(limiter: &Limiter<Memory>) -> Limits {
 
 type Piece = Result<Frame<Bytes>, &'static str>;
 
-/// A body of pieces of so many bytes.
+/// The pieces of a body, of these sizes in bytes.
 fn pieces(sizes: impl IntoIterator<Item = usize>) -> Vec<Piece> {
     sizes.into_iter().map(|size| Ok(Frame::data(vec![b'x'; size].into()))).collect()
 }
@@ -128,13 +128,13 @@ async fn whoever_knows_that_a_body_is_at_its_end_need_not_ask_again() {
     body.frame().await.unwrap().unwrap();
     assert!(body.is_end_stream());
     assert_eq!(spent(&limiter).await, 5);
-    // Nobody reads an empty one at all.
+    // An empty body is never read.
     let limiter = bytes();
     drop(limits(&limiter).await.meter("bytes", Empty::<Bytes>::new(), ByteCount).unwrap());
     assert_eq!(spent(&limiter).await, 0);
 }
 
-/// A server that has sent as many bytes as it has announced does not look for more.
+/// A server that has sent as many bytes as announced does not poll for more.
 #[tokio::test]
 async fn a_body_of_a_length_has_ended_when_so_much_has_gone() {
     let limiter = bytes();
@@ -147,7 +147,7 @@ async fn a_body_of_a_length_has_ended_when_so_much_has_gone() {
     assert_eq!(spent(&limiter).await, 15);
 }
 
-/// Over a real connection, whatever says where the body ends; and of what is not sent nothing is counted.
+/// Over a real connection, however the end of the body is marked; what is not sent is not counted.
 #[tokio::test]
 async fn what_is_sent_is_counted_however_its_end_is_told() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -185,7 +185,7 @@ async fn what_is_sent_is_counted_however_its_end_is_told() {
 #[tokio::test]
 async fn a_closure_measures_by_what_it_sees() {
     let limiter = bytes();
-    // Only the last piece tells.
+    // Only the last piece carries the usage.
     let usage = |piece: &Bytes| {
         piece.strip_prefix(b"usage=").map_or(0, |n| std::str::from_utf8(n).unwrap().parse().unwrap())
     };
@@ -195,7 +195,7 @@ async fn a_closure_measures_by_what_it_sees() {
     assert_eq!(spent(&limiter).await, 77);
 }
 
-/// Each piece is one, until one of them tells of the whole.
+/// Each piece counts as one, until one of them reports the total.
 #[derive(Clone, Default)]
 struct Usage(Option<u32>);
 
@@ -226,13 +226,13 @@ async fn a_measure_says_in_the_end_what_the_whole_has_cost() {
         limits(&limiter).await.meter("bytes", body, Usage::default()).unwrap().collect().await.unwrap();
         assert_eq!(spent(&limiter).await, cost, "{texts:?}");
     }
-    // Whoever knows that a body is at its end does not ask again.
+    // A server that knows that a body is at its end does not poll again.
     let limiter = bytes();
     let body = Full::<Bytes>::from("usage=7");
     let mut body = limits(&limiter).await.meter("bytes", body, Usage::default()).unwrap();
     body.frame().await.unwrap().unwrap();
     assert_eq!(spent(&limiter).await, 7);
-    // Nothing has ended here.
+    // Here the body has not ended.
     let limiter = bytes();
     let frames = ["usage=7", "more"].map(|text| Ok::<_, Infallible>(Frame::data(Bytes::from(text))));
     let body = StreamBody::new(stream::iter(frames));
@@ -287,7 +287,8 @@ async fn pieces_go_by_as_they_come() {
     assert_eq!(spent(&limiter).await, 30);
 }
 
-/// A body that somebody within the layer throws away says nothing of what its request costs: the response still does.
+/// A body that is dropped inside the layer says nothing about the cost of its request; the response still
+/// does.
 #[tokio::test]
 async fn a_body_that_is_thrown_away_leaves_it_to_the_response_to_settle() {
     let rule = Rule::new("bytes", Quota::token_bucket(1_000, MINUTE))

@@ -1,4 +1,4 @@
-//! Rules in shadow, candidates, and enforcement for some.
+//! Rules in shadow, candidates, and enforcement for a share of the callers.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn global(name: &str, quota: Quota) -> Rule {
     Rule::new(name, quota).key(key::global())
 }
 
-/// What is left of a rule's budget for everybody.
+/// What is left of a rule's global budget.
 async fn left<S: Store>(limiter: &Limiter<S>, rule: &str) -> u32 {
     let decision = limiter.charge(rule, Key::GLOBAL).peek().await.expect("the store works");
     decision.outcome(rule).expect("it was asked").remaining()
@@ -47,7 +47,7 @@ async fn a_rule_in_shadow_counts_and_never_denies_nor_shows() {
         assert!(told.is_empty(), "{told:?}");
         assert_eq!(left(&limiter, "new").await, 3_u32.saturating_sub(used));
     }
-    // What it would have denied was not counted: it goes on as it would if it were enforced.
+    // What it would have denied was not counted: its budget is what it would be if it were enforced.
     clock.advance(millis(20 * 60 * 1_000));
     assert_eq!(left(&limiter, "new").await, 1);
 }
@@ -87,7 +87,7 @@ async fn asked_to_it_shows_in_the_fields_as_if_it_were_enforced() {
     for expected in ["1", "0", "0"] {
         assert_eq!(remaining(&app.get("/").await).as_deref(), Some(expected));
     }
-    // Alone, too.
+    // Also on its own.
     limiter.swap(tollgate::RuleSet::new([global("new", quota).shadow().show_in_shadow(true)]).expect("good"));
     let reply = app.get("/").await;
     assert_eq!(
@@ -172,7 +172,7 @@ async fn what_is_wrong_with_a_candidate_is_said() {
     assert!(taken.is_err(), "two counters would be one");
 }
 
-/// Those of a thousand callers who are denied their second request.
+/// The callers, out of a thousand, that are denied their second request.
 async fn denied(share: Share) -> BTreeSet<u32> {
     let rule = Rule::new("api", Quota::per_hour(1)).key(key::header("user")).mode(Mode::EnforceFor(share));
     let app = App::new([rule]);
@@ -221,7 +221,7 @@ fn without_key(rule: &str, mode: Mode) -> App {
 #[tokio::test]
 async fn a_missing_key_is_denied_by_a_rule_that_is_enforced_for_those_who_have_none() {
     assert_eq!(without_key("user", Mode::EnforceFor(Share::WHOLE)).admitted(3, || get("/")).await, 0);
-    // Those without a key are in a share together, which depends on the rule.
+    // Requests without a key are in or out of a share together, depending on the rule.
     let half = Share::one_of(2);
     let mut enforced = 0;
     for name in (0..20).map(|number| format!("rule-{number}")) {
@@ -261,7 +261,7 @@ async fn a_store_that_fails_has_nothing_to_say_of_what_is_in_shadow() {
     assert_eq!(app.admitted(3, || get("/")).await, 3);
 }
 
-/// A limiter whose two rules are settled, one of them in shadow, and with a candidate.
+/// A limiter with two rules that are settled, one of them in shadow, and a candidate.
 fn settled<S: Store>(store: S) -> Limiter<S> {
     let quota = Quota::fixed_window(100, tollgate::HOUR);
     Limiter::builder()
@@ -337,7 +337,7 @@ async fn who_finds_no_room_or_goes_away_is_not_counted_in_shadow() {
     assert_eq!(app.get("/").await.status(), StatusCode::OK);
     assert!(tokio::time::timeout(millis(10), app.get("/")).await.is_err());
     assert_eq!(left(&limiter, "new").await, 9);
-    // Who stays is counted when it goes on.
+    // A request that stays is counted when it is forwarded.
     assert_eq!(app.get("/").await.status(), StatusCode::OK);
     assert_eq!(left(&limiter, "new").await, 8);
 }

@@ -1,4 +1,4 @@
-//! Rules that hold back instead of refusing, whatever the algorithm.
+//! Rules that hold requests back instead of denying them, with each algorithm.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use tollgate::{Key, Limiter, MINUTE, Quota, Rule, Tier, key};
 use crate::held::{Queue, call, entries, logged, memory, queue, queue_of};
 use crate::support::{ReplyExt, START, millis, secs};
 
-/// One each 100 ms for all, held back for up to half a second.
+/// One every 100 ms globally, held back for up to half a second.
 fn smoothed() -> Rule {
     Rule::new("smooth", Quota::token_bucket(1, millis(100))).key(key::global()).hold_up_to(millis(500))
 }
 
-/// How these calls, made one after the other at the same moment, are answered.
+/// The statuses of these calls, made one after the other at the same moment.
 async fn statuses(queue: &mut Queue, paths: &[&str]) -> Vec<u16> {
     let mut replies = Vec::new();
     for path in paths {
@@ -54,7 +54,7 @@ async fn every_algorithm_holds_back_for_as_long_as_it_takes() {
         // One of two is gone when half of the next window is over, and the other at its end.
         (Quota::sliding_window(2, secs(1)), [0, 0, 1_250, 1_750]),
         (Quota::sliding_log(2, secs(1)), [0, 0, 1_000, 1_000]),
-        // Two are in the queue, so that the third waits for a place, and then in it.
+        // Two are in the queue, so the third waits for a place, and then in the queue.
         (Quota::leaky_bucket(2, secs(1)).capacity(2), [0, 500, 1_000, 1_500]),
     ] {
         let rule = Rule::new("rule", quota).key(key::global()).hold_up_to(secs(2));
@@ -71,7 +71,7 @@ async fn who_comes_while_others_wait_goes_to_the_end_of_their_line() {
     let (a, b, c) =
         (call(&mut queue, "/a").await, call(&mut queue, "/b").await, call(&mut queue, "/c").await);
     let late = async {
-        // At this very moment there is budget for one; but it is `/b`'s.
+        // At this moment there is budget for one, but it belongs to `/b`.
         tokio::time::sleep(millis(100)).await;
         call(&mut queue, "/late").await.await
     };
@@ -179,7 +179,7 @@ async fn a_request_with_two_rules_waits_until_both_admit_and_pays_once() {
 
 #[tokio::test(start_paused = true)]
 async fn lines_that_cross_do_not_lock_each_other() {
-    // Each request stands in two lines, in either order.
+    // Each request waits in two lines, in either order.
     let left = Rule::new("left", Quota::token_bucket(1, millis(100)))
         .key(key::from_fn(|head| head.path().get(1..2).map(str::to_owned)))
         .hold_up_to(secs(30));
@@ -220,17 +220,18 @@ async fn closing_refuses_those_who_wait_with_the_time_they_would_have_had_to_wai
     let (a, b, c) = (a.unwrap(), b.unwrap(), c.unwrap());
     assert_eq!(a.status(), StatusCode::OK);
     assert_eq!((b.status(), b.field("retry-after")), (StatusCode::TOO_MANY_REQUESTS, Some("20")));
-    // This one never got as far as asking.
+    // This one never came to ask the store.
     assert_eq!((c.status(), c.field("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("1")));
     assert_eq!(logged(&log), entries(&[("/a", 0)]));
-    // From here on nobody waits.
+    // From here on no request waits.
     let refused = call(&mut queue, "/d").await.now_or_never().unwrap().unwrap();
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_is_still_behind_others_when_the_time_is_over_is_refused_then() {
-    // A window of a second holds two, and its next one begins after 750 ms; but somebody who does not wait takes it.
+    // A window of a second holds two, and the next one begins after 750 ms; but a request that does not wait
+    // takes it.
     let rule =
         Rule::new("window", Quota::fixed_window(2, secs(1))).key(key::global()).hold_up_to(millis(900));
     let (mut queue, log) = queue([rule]);
@@ -239,7 +240,7 @@ async fn who_is_still_behind_others_when_the_time_is_over_is_refused_then() {
     let (c, d) = (call(&mut queue, "/c").await, call(&mut queue, "/d").await);
     let thief = async {
         tokio::time::sleep(millis(750)).await;
-        // In the same millisecond, before those who wait.
+        // In the same millisecond, ahead of those that wait.
         limiter.charge("window", Key::GLOBAL).cost(2).await.unwrap().is_admitted()
     };
     let start = Instant::now();
@@ -260,7 +261,8 @@ async fn a_rule_that_is_not_over_its_limit_does_not_say_how_long_is_waited() {
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 1_000), ("/c", 2_000)]));
 }
 
-/// Whom another rule denies at once, it denies also while others wait: it takes nobody's place in their line.
+/// A request that another rule denies is denied immediately even while others wait, and takes no place in the
+/// line.
 #[tokio::test(start_paused = true)]
 async fn who_is_denied_by_another_rule_does_not_wait_in_a_line() {
     let each = Rule::new("each", Quota::per_hour(2)).key(key::path());
@@ -284,7 +286,7 @@ async fn who_is_denied_by_another_rule_does_not_wait_in_a_line() {
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 100), ("/c", 200)]));
 }
 
-/// Nor does one whose cost never fits.
+/// Nor does a request whose cost never fits.
 #[tokio::test(start_paused = true)]
 async fn what_never_fits_does_not_wait_in_a_line_either() {
     let large = |head: &tollgate::RequestHead<'_>| if head.path() == "/large" { 3 } else { 1 };
@@ -299,7 +301,7 @@ async fn what_never_fits_does_not_wait_in_a_line_either() {
     }
 }
 
-/// A tier that waits for longer, or has another quota, is not told what another tier was told.
+/// A tier that waits for longer, or has another quota, does not get the answer that another tier got.
 #[tokio::test(start_paused = true)]
 async fn a_tier_is_not_told_what_another_was_told() {
     let tier = |head: &tollgate::RequestHead<'_>| match head.path() {

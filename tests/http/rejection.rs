@@ -1,4 +1,4 @@
-//! What a request that is denied is answered.
+//! The responses to denied requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -106,7 +106,7 @@ async fn a_rejection_of_ones_own_sees_the_head_and_the_decision() {
     let reply = app.send(request(Method::POST, "/x?y")).await;
     assert_eq!(reply.status(), StatusCode::FORBIDDEN);
     assert_eq!(reply.field("x-own"), Some("1"));
-    // The layer adds what every such response has.
+    // The layer adds the fields that every denial has.
     assert_eq!(reply.field("retry-after"), Some("1800"));
     assert_eq!(reply.field("cache-control"), Some("no-store"));
     assert!(reply.trio().is_some() && !reply.decision().is_admitted());
@@ -169,7 +169,7 @@ async fn a_rejection_may_have_a_type_that_can_be_written_down() {
 
 #[tokio::test]
 async fn an_outer_layer_can_add_to_a_denial() {
-    // A browser takes a 429 without CORS fields for a network error, so CORS goes outside.
+    // A browser reports a 429 without CORS fields as a network error, so CORS goes outside.
     use tower::{Layer, ServiceExt, service_fn, util::MapResponseLayer};
 
     let (limiter, _) = crate::support::limiter(rules());

@@ -32,7 +32,7 @@ async fn a_denial_by_one_rule_charges_none() {
 
 #[tokio::test]
 async fn a_denied_request_does_not_put_off_the_next() {
-    // Charging denials keeps a caller out who goes on trying (envoyproxy/ratelimit#185).
+    // If denials were charged, a caller that keeps trying would stay locked out (envoyproxy/ratelimit#185).
     let app = App::new([Rule::new("r", Quota::sliding_log(2, MINUTE)).key(key::global())]);
     assert_eq!(app.admitted(2, || get("/")).await, 2);
     for _ in 0..59 {
@@ -155,7 +155,7 @@ async fn a_cost_may_depend_on_the_request() {
     })]);
     assert_eq!(app.send(request(Method::POST, "/")).await.trio().unwrap().1, 5);
     assert_eq!(app.get("/").await.trio().unwrap().1, 4);
-    // What does not fit is denied and leaves all for what does.
+    // A request that does not fit is denied and leaves the budget for those that do.
     let reply = app.send(request(Method::POST, "/")).await;
     assert_eq!((reply.status(), reply.trio().unwrap().1), (StatusCode::TOO_MANY_REQUESTS, 4));
     assert_eq!(reply.field("retry-after"), Some("6"));
@@ -174,7 +174,7 @@ async fn a_cost_of_nothing_is_admitted_and_takes_nothing() {
 async fn requests_that_miss_a_key_share_one_unless_it_is_said() {
     let app = App::new([Rule::new("r", Quota::per_minute(2)).key(key::header("x-user"))]);
     assert_eq!(app.admitted(5, || get("/")).await, 2);
-    // Nobody can come to share it by naming it.
+    // No caller can join the shared budget by naming it.
     for name in ["*", "", "missing"] {
         assert_eq!(app.admitted(1, || get("/").header("x-user", name)).await, 1, "{name:?}");
     }
@@ -200,18 +200,18 @@ async fn requests_that_miss_a_key_may_be_denied() {
     for _ in 0..5 {
         let reply = app.get("/").await;
         assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
-        // It would be in vain to come again.
+        // Retrying would not help.
         assert_eq!(reply.field("retry-after"), None);
         assert_eq!(reply.decision().denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["user"]);
     }
     assert_eq!(app.calls(), 0);
-    // And nothing was charged for it.
+    // And nothing was charged.
     assert_eq!(app.admitted(5, || get("/").header("x-user", "alice")).await, 3);
 }
 
 #[tokio::test]
 async fn a_missing_key_is_never_an_error_of_the_servers() {
-    // Without connect info, others answer 500.
+    // Without connect info, other libraries answer 500.
     for missing in [MissingKey::Shared, MissingKey::Skip, MissingKey::Deny] {
         let later = key::from_async_fn(|_| async { None::<u64> });
         let app = App::new([
@@ -263,7 +263,7 @@ async fn a_rule_that_is_charged_by_hand_matches_no_request() {
     assert_eq!(rules_of(&reply), ["requests"]);
     let charged = limiter.charge("messages", "alice").await.unwrap();
     assert_eq!(charged.outcome("messages").unwrap().remaining(), 4);
-    // Also if it is the only one.
+    // Also if it is the only rule.
     let app = App::new([Rule::new("messages", Quota::per_minute(1)).by_hand()]);
     assert_eq!(app.admitted(3, || get("/")).await, 3);
 }

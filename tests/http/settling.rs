@@ -1,4 +1,4 @@
-//! What a request has really cost: by its response, by its handler, by nobody.
+//! What a request has really cost: according to its response, its handler, or neither.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ fn handler(request: Request<()>) -> Reply {
     reply
 }
 
-/// What is left of a rule's quota for everybody.
+/// What is left of a rule's global quota.
 async fn left<S: Store>(limiter: &Limiter<S>, rule: &str) -> u32 {
     limiter.charge(rule, key::Key::GLOBAL).peek().await.unwrap().outcome(rule).unwrap().remaining()
 }
@@ -100,7 +100,7 @@ async fn what_is_spent_beyond_the_quota_is_a_debt_that_refunds_pay_first() {
         .cost(50)
         .settle_by(|response| response.extension().map(|Cost(cost)| *cost));
     let (limiter, _) = limiter([rule.key(key::global())]);
-    // Each answers when it is told what it has cost.
+    // Each responds once it learns what it has cost.
     let ((first, told_first), (second, told_second)) = (oneshot::channel(), oneshot::channel());
     let told = Arc::new(Mutex::new(vec![told_second, told_first]));
     let inner = service_fn(move |_: Request<()>| {
@@ -167,7 +167,7 @@ async fn a_request_that_gets_no_response_has_cost_what_was_charged() {
     assert_eq!(left(&limiter, "rule").await, 70);
 }
 
-/// A store that counts what it is asked, and never says that it is done with a refund or a debit.
+/// A store that counts what it is asked, and never completes a refund or a debit.
 #[derive(Clone, Debug)]
 struct Counting {
     store: Memory,
@@ -235,7 +235,7 @@ async fn the_store_is_asked_again_only_if_something_changes_and_nobody_waits_for
         (StatusCode::NO_CONTENT, (3, 1)),
         (StatusCode::IM_A_TEAPOT, (4, 2)),
     ] {
-        // At once, though the store never says that it is done.
+        // Immediately, though the store never completes.
         let reply = app.send(get("/").extension(Answered(status))).now_or_never();
         assert_eq!(reply.expect("it is answered at once").status(), status);
         assert_eq!(store.asked(), asked, "{status}");
@@ -266,7 +266,7 @@ async fn a_handler_sees_the_decision_and_says_what_it_cost() {
         assert_eq!(limits.charged("tokens").unwrap(), Some(10));
         limits.settle("tokens", 25).unwrap();
         assert_eq!(limits.charged("tokens").unwrap(), Some(25));
-        // What is said last counts, however often it is said.
+        // The last call counts, however often it is repeated.
         limits.settle("tokens", 4).unwrap();
         limits.settle("tokens", 4).unwrap();
     });
@@ -341,7 +341,7 @@ async fn a_rule_that_does_not_count_the_request_settles_nothing_and_one_that_is_
         assert_eq!(limits.charged("tokens").unwrap(), None);
         limits.settle("tokens", 30).unwrap();
         assert!(limits.charge("tokens", 1).now_or_never().unwrap().unwrap().is_none());
-        // Rules that are not settled can be, once the limiter keeps account.
+        // Rules that are not settled by themselves can be, once the limiter keeps accounts.
         limits.settle("all", 5).unwrap();
         assert!(matches!(limits.settle("token", 1), Err(LimiterError::UnknownRule(rule)) if rule == "token"));
     });
@@ -446,7 +446,8 @@ async fn whoever_settles_by_the_response_can_look_at_the_limits() {
 
 #[tokio::test]
 async fn of_a_debt_that_was_forgiven_nothing_is_given_back() {
-    // A bucket owes at most as much as it holds, so of the ten thousand two hundred are left, half of them others'.
+    // A bucket owes at most as much as it holds, so of the ten thousand only as much is taken as brings the
+    // total to two hundred, fifty of which others have used.
     let rule = Rule::new("tokens", Quota::token_bucket(100, MINUTE)).key(key::global()).settle_in_handler();
     let (limiter, _) = limiter([rule]);
     assert!(limiter.charge("tokens", key::Key::GLOBAL).cost(50).await.unwrap().is_admitted());
@@ -458,11 +459,11 @@ async fn of_a_debt_that_was_forgiven_nothing_is_given_back() {
         assert_eq!(limits.charged("tokens").unwrap(), Some(0));
     });
     app.get("/").await;
-    // At most what was certainly taken comes back, which leaves what others have used, and more.
+    // Only what was certainly taken comes back, which leaves what others have used, and more.
     assert_eq!(left(&limiter, "tokens").await, 1);
 }
 
-/// However often it is said, a bucket owes no more than it holds, and no more comes back.
+/// However often a cost is reported, a bucket owes no more than it holds, and no more comes back.
 #[tokio::test]
 async fn of_a_debt_that_was_said_several_times_no_more_is_given_back_than_a_bucket_holds() {
     let (limiter, _) =

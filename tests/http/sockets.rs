@@ -68,7 +68,7 @@ async fn without_connect_info_all_peers_share_a_budget_and_none_sees_a_500() {
 async fn clients_behind_a_trusted_proxy_are_told_apart_and_nobody_else_is_believed() {
     let key = key::client_ip(TrustedProxies::networks(["127.0.0.1"]).unwrap());
     let server = serve(layer(Rule::new("r", Quota::per_hour(1)).key(key)), true).await;
-    // Through the proxy, which appends: what stands before is the client's invention.
+    // Through the proxy, which appends the client's address; what precedes it was made up by the client.
     for client in ["203.0.113.9", "203.0.113.10:4711", "[2001:db8:0:1::1]:80"] {
         let first = format!("X-Forwarded-For: 1.1.1.1, {client}");
         let second = format!("X-Forwarded-For: 2.2.2.2, {client}");
@@ -77,7 +77,7 @@ async fn clients_behind_a_trusted_proxy_are_told_apart_and_nobody_else_is_believ
         let lines = ["X-Forwarded-For: 3.3.3.3", &format!("X-Forwarded-For: {client}")];
         assert_eq!(status(server, "127.0.0.1", &lines).await, 429, "{client}");
     }
-    // Around it.
+    // Bypassing the proxy.
     assert_eq!(status(server, "127.0.0.2", &["X-Forwarded-For: 203.0.113.20"]).await, 200);
     assert_eq!(status(server, "127.0.0.2", &["X-Forwarded-For: 203.0.113.21"]).await, 429);
 }
@@ -94,7 +94,7 @@ async fn a_client_sees_all_that_it_is_to_see() {
         "x-ratelimit-reset: ",
         "ratelimit-policy: \"default\";q=1;w=3600\r\n",
         "ratelimit: \"default\";r=0;t=3600\r\n",
-        // By which a client can tell how its clock differs.
+        // From which a client can tell how far its clock is off.
         "\r\ndate: ",
     ] {
         assert!(admitted.contains(line), "{line} {admitted}");

@@ -52,7 +52,7 @@ async fn a_denial_by_the_outer_layer_does_not_reach_the_inner() {
 
 #[tokio::test]
 async fn a_denial_by_the_inner_layer_is_what_the_response_tells() {
-    // Two are left in the inner layer, none in the outer: but it is the inner that denies.
+    // Two are left in the inner layer and none in the outer, but it is the inner layer that denies.
     let app = app(rule("inner", Quota::per_minute(2)).cost_by(|_| 3))
         .within(&layer(rule("outer", Quota::per_minute(1))));
     let reply = app.get("/").await;
@@ -72,10 +72,10 @@ async fn layers_over_one_limiter_charge_it_twice() {
     assert_eq!(app.get("/").await.trio().unwrap().1, 8);
 }
 
-/// What the response to a request tells that the inner of two layers denies, and the outer admits.
+/// The response to a request that the inner of two layers denies and the outer admits.
 async fn denied_within(inner: impl FnOnce(Layered) -> Layered) -> Reply {
     let app = App::with([rule("inner", Quota::per_hour(8)).cost_by(|_| 9)], inner);
-    // Less is left in the outer layer than in the inner, and it is the inner that denies.
+    // Less is left in the outer layer than in the inner, but it is the inner layer that denies.
     let reply =
         app.within(&RateLimitLayer::new(limiter([rule("outer", Quota::per_day(4))]).0)).get("/").await;
     assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -87,7 +87,7 @@ async fn a_denial_by_an_inner_layer_that_keeps_it_to_itself_has_its_own_figures(
     let exposed = denied_within(|layer| layer).await;
     let reply = denied_within(|layer| layer.expose_decision(false)).await;
     assert_eq!((reply.trio(), reply.trio().unwrap().0), (exposed.trio(), 8));
-    // What was decided is still its own affair, and what the outer layer decided is there.
+    // The inner layer's decision stays hidden, and that of the outer layer is exposed.
     assert_eq!(reply.decision().outcomes().next().unwrap().0.as_str(), "outer");
 }
 
@@ -97,7 +97,7 @@ async fn a_denial_by_an_inner_layer_without_figures_is_not_given_those_of_a_rule
         let reply = denied_within(|layer| layer.x_ratelimit_headers(false).expose_decision(exposed)).await;
         assert_eq!(reply.trio(), None);
     }
-    // Nor where a denial is no 429.
+    // Nor if a denial is not a 429.
     let teapot = |_: &RequestHead<'_>, _: &Refusal<'_>| -> Reply {
         let mut reply = Reply::default();
         *reply.status_mut() = StatusCode::IM_A_TEAPOT;
@@ -109,7 +109,7 @@ async fn a_denial_by_an_inner_layer_without_figures_is_not_given_those_of_a_rule
     let reply =
         app.within(&RateLimitLayer::new(limiter([rule("outer", Quota::per_day(4))]).0)).get("/").await;
     assert_eq!((reply.status(), reply.trio().unwrap().0), (StatusCode::IM_A_TEAPOT, 8));
-    // Nor through a layer between.
+    // Nor through a layer in between.
     let inner = App::with([rule("inner", Quota::per_hour(1)).cost_by(|_| 9)], |layer| {
         layer.x_ratelimit_headers(false).expose_decision(false)
     });
@@ -118,7 +118,7 @@ async fn a_denial_by_an_inner_layer_without_figures_is_not_given_those_of_a_rule
     assert_eq!((reply.status(), reply.trio()), (StatusCode::TOO_MANY_REQUESTS, None));
 }
 
-/// What a response with these fields tells, behind a layer with ten, of which nine are left.
+/// The response with these fields, behind a layer with a limit of ten, of which nine are left.
 async fn told(status: StatusCode, fields: &'static [(&'static str, &'static str)]) -> Reply {
     let handler = service_fn(move |_: Request<()>| async move {
         let mut reply = Reply::default();
@@ -139,14 +139,14 @@ async fn a_429_of_the_handlers_own_keeps_the_figures_that_it_has() {
     assert_eq!(told(StatusCode::TOO_MANY_REQUESTS, &THREE).await.trio(), Some((30, 20, 7)));
     let reply = told(StatusCode::TOO_MANY_REQUESTS, &[THREE[0]]).await;
     assert_eq!((reply.field(THREE[0].0), reply.field(THREE[1].0)), (Some("20"), None));
-    // Without figures it is a response like any other, and they tell.
+    // Without figures, it is a response like any other, and gets those of the layer.
     assert_eq!(told(StatusCode::TOO_MANY_REQUESTS, &[]).await.trio().unwrap().0, 10);
     assert_eq!(told(StatusCode::OK, &THREE).await.trio().unwrap().0, 10);
 }
 
 #[tokio::test]
 async fn the_three_are_of_the_rule_or_of_the_handler_and_never_of_both() {
-    // Fewer are left by what the handler says, but that is not all that is to be said.
+    // According to the handler fewer are left, but its figures are incomplete.
     for fields in [&[("x-ratelimit-remaining", "3")][..], &[("x-ratelimit-remaining", "3"), THREE[1]]] {
         let (limit, remaining, _) = told(StatusCode::OK, fields).await.trio().unwrap();
         assert_eq!((limit, remaining), (10, 9), "{fields:?}");

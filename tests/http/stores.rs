@@ -1,4 +1,4 @@
-//! Stores that take their time, or fail.
+//! Stores that are slow or fail.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use crate::support::{Memory, START};
 
 type Answered = Result<Decision, StoreError>;
 
-/// A store whose answers come later.
+/// A store that answers after a delay.
 #[derive(Clone, Debug)]
 pub(crate) struct Slow {
     pub(crate) store: Memory,
@@ -49,7 +49,7 @@ impl Store for Slow {
     }
 }
 
-/// A store that fails, at once or later.
+/// A store that fails, immediately or after a delay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failing {
     pub(crate) kind: StoreErrorKind,
@@ -93,7 +93,7 @@ impl Store for Failing {
     }
 }
 
-/// A store that fails at times, and does not answer at once.
+/// A store that fails on demand, and does not answer immediately.
 #[derive(Clone, Debug)]
 pub(crate) struct Flaky {
     store: Memory,
@@ -143,7 +143,7 @@ impl Store for Flaky {
     }
 }
 
-/// A store that always says the same of its one rule.
+/// A store that always gives the same outcome for its one rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Canned(pub(crate) Outcome);
 

@@ -21,7 +21,7 @@ pub(crate) type Memory = MemoryStore<ManualClock>;
 pub(crate) type Layered<R = JsonRejection> = RateLimitLayer<Memory, R>;
 pub(crate) type Reply = Response<Full<Bytes>>;
 
-/// Where the clock stands: a quarter into a second, so that rounding shows.
+/// The time at which the clock stands: a quarter into a second, so that rounding shows.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_000_250_000);
 /// The second in which the clock stands.
 pub(crate) const SECOND: u64 = 1_700_000_000;
@@ -34,7 +34,7 @@ pub(crate) fn memory(clock: &ManualClock) -> Memory {
     MemoryStore::builder().clock(clock.clone()).build()
 }
 
-/// A limiter in memory, on a clock that stands still.
+/// An in-memory limiter, on a clock that stands still.
 pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter<Memory>, ManualClock) {
     let clock = clock();
     let limiter = Limiter::builder().store(memory(&clock)).rules(rules).build().expect("good rules");
@@ -50,12 +50,12 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// The layer as it is.
+    /// The layer with its defaults.
     pub(crate) fn new(rules: impl IntoIterator<Item = Rule>) -> Self {
         Self::with(rules, |layer| layer)
     }
 
-    /// The layer with options.
+    /// Configures the layer.
     pub(crate) fn with<R>(
         rules: impl IntoIterator<Item = Rule>,
         options: impl FnOnce(Layered) -> Layered<R>,
@@ -93,7 +93,7 @@ impl App {
         Self { clock: clock(), service: BoxCloneSyncService::new(layer.layer(inner)), calls }
     }
 
-    /// The same app within another layer.
+    /// The same app inside another layer.
     pub(crate) fn within(self, layer: &Layered) -> Self {
         let service = BoxCloneSyncService::new(layer.layer(self.service));
         Self { service, ..self }
@@ -137,7 +137,7 @@ pub(crate) fn get(path: &str) -> Request<()> {
     request(Method::GET, path)
 }
 
-/// What a test adds to a request.
+/// Additions to a request.
 pub(crate) trait RequestExt: Sized {
     fn header(self, name: &'static str, value: impl AsRef<[u8]>) -> Self;
     fn peer(self, address: &str) -> Self;
@@ -162,9 +162,9 @@ impl RequestExt for Request<()> {
     }
 }
 
-/// What a test asks a reply.
+/// What the tests read from a reply.
 pub(crate) trait ReplyExt {
-    /// The one line of a field, if there is any.
+    /// The one line of a field, if present.
     fn field(&self, name: &str) -> Option<&str>;
     /// All lines of a field.
     fn lines(&self, name: &str) -> Vec<&str>;

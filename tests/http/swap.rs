@@ -123,7 +123,7 @@ async fn rules_that_decide_locally_can_come_later() {
     assert_eq!(app.admitted(20, || get("/")).await, 5);
 }
 
-/// Everybody who waits is served, in the order in which they came, whichever set they came under.
+/// All requests that wait are served, in the order in which they arrived, whichever set they arrived under.
 #[tokio::test(start_paused = true)]
 async fn lines_outlive_a_swap() {
     let rule = || global("api", Quota::token_bucket(1, millis(100))).hold_up_to(secs(60));
@@ -139,7 +139,7 @@ async fn lines_outlive_a_swap() {
     assert_eq!(logged(&log), entries(&[("/a", 0), ("/b", 100), ("/c", 200), ("/d", 300)]));
 }
 
-/// Ten thousand rules, of which three match: their limits tell which set they are of.
+/// Ten thousand rules, of which three match. Their limits identify the set.
 fn ten_thousand(generation: u32) -> RuleSet {
     let quota = Quota::fixed_window(1_000_000 + generation, Duration::from_secs(3_600));
     let matching = ["a", "b", "c"].map(|name| global(name, quota));
@@ -158,7 +158,7 @@ async fn no_request_is_decided_by_a_mixture_of_two_sets() {
     let limiter = Limiter::builder().rule(global("first", Quota::per_hour(1))).build().expect("good rules");
     limiter.swap(first);
     let inner = service_fn(|_: Request<()>| async {
-        // Gives others the time to swap between the decision and the response.
+        // Gives others time to swap between the decision and the response.
         tokio::task::yield_now().await;
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     });

@@ -5,7 +5,7 @@ use tollgate::{MissingKey, Quota, RequestHead, Rule, Tier, TierChoice, key};
 
 use crate::support::{App, ReplyExt, RequestExt, get, secs};
 
-/// What an outer layer knows of the caller.
+/// What an outer layer knows about the caller.
 #[derive(Clone)]
 struct Plan(&'static str);
 
@@ -43,7 +43,7 @@ async fn a_tier_without_a_limit_is_not_counted_at_all() {
     assert!(reply.extensions().get::<tollgate::Decision>().is_none());
 }
 
-/// Nor need it have the key that others must have.
+/// Such a caller does not need the key that others must have.
 #[tokio::test]
 async fn whom_a_tier_does_not_limit_is_not_refused_for_want_of_a_key() {
     let rule = Rule::new("api", Quota::per_hour(1))
@@ -128,10 +128,10 @@ async fn a_made_up_quota_that_makes_no_sense_denies_and_does_not_panic() {
 async fn changing_tiers_keeps_what_was_used() {
     let app = App::new([tiered().tier_by(plan)]);
     assert_eq!(app.admitted(10, || user("alice", "free")).await, 2);
-    // Up: two of five are used. Down again: five of two are.
+    // After the upgrade, two of five are used. After the downgrade, five of two are.
     assert_eq!(app.admitted(10, || user("alice", "pro")).await, 3);
     assert_eq!(app.admitted(10, || user("alice", "free")).await, 0);
-    // And not locked for longer than the new quota takes to refill.
+    // And the caller is not locked for longer than the new quota takes to refill.
     app.clock.advance(secs(60));
     assert_eq!(app.admitted(10, || user("alice", "free")).await, 2);
 }

@@ -1,4 +1,4 @@
-//! Types can be written down, cloned, shared and sent.
+//! Types can be named, cloned, shared and sent.
 
 use std::convert::Infallible;
 

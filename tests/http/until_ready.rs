@@ -1,4 +1,4 @@
-//! Waiting without HTTP: jobs, messages, calls to others.
+//! Waiting without HTTP: jobs, messages, calls to other services.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn jobs(quota: Quota) -> Jobs {
     Limiter::builder().store(memory()).rule(Rule::new("jobs", quota)).build().unwrap()
 }
 
-/// When each of `n` that came together was ready, in milliseconds, in the order in which they came.
+/// When each of `n` charges made together was ready, in milliseconds, in the order in which they were made.
 async fn ready(limiter: &Jobs, n: usize) -> Vec<u64> {
     let start = Instant::now();
     let waiting = (0..n).map(|_| async {
@@ -97,7 +97,7 @@ async fn what_would_take_longer_than_one_has_is_said_as_soon_as_it_is_clear() {
     assert_eq!(start.elapsed(), Duration::ZERO);
     assert!(limiter.charge("jobs", "worker").ready_within(secs(1)).await.unwrap().is_admitted());
     assert_eq!(start.elapsed(), secs(1));
-    // Behind one who waits already it takes two seconds.
+    // Behind another that already waits, it takes two seconds.
     let mut waiting = Box::pin(limiter.charge("jobs", "worker").until_ready());
     assert!((&mut waiting).now_or_never().is_none());
     let behind = limiter.charge("jobs", "worker").ready_within(millis(1_999)).now_or_never();
@@ -223,7 +223,7 @@ async fn those_who_wait_for_several_keys_never_lock_each_other_even_if_some_go_a
     let limiter =
         Limiter::builder().store(memory()).rules(["left", "middle", "right"].map(rule)).build().unwrap();
     let jobs = (0_u64..600).map(|number| {
-        // Any three of four keys each, and one of three goes away at some time.
+        // Each takes three keys out of four, and every third goes away at some time.
         let dice = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let key = |place: u32| ["a", "b", "c", "d"][(dice >> (40 + 2 * place)) as usize % 4];
         let job = limiter.charge("left", key(0)).and("middle", key(1)).and("right", key(2));
@@ -251,16 +251,17 @@ async fn a_leaky_buckets_delay_is_part_of_what_one_is_ready_to_wait() {
         let _ = (&mut ready).now_or_never();
         tokio::spawn(ready);
     }
-    // Two seconds from now it would be the turn of the next.
+    // The next turn would be two seconds from now.
     let denied = limiter.charge("jobs", "worker").ready_within(millis(1_999)).now_or_never();
     let denied = denied.expect("it is said at once").unwrap();
     assert_eq!(denied.retry(), Some(Retry::After(millis(1))));
-    // It has not kept its place.
+    // It did not keep its place.
     assert!(limiter.charge("jobs", "worker").ready_within(secs(2)).await.unwrap().is_admitted());
     assert_eq!(start.elapsed(), secs(2));
 }
 
-/// What comes back before it was said to, by a refund or a reset, is there for whoever waits, in their order.
+/// What comes back earlier than announced, through a refund or a reset, goes to those that wait, in their
+/// order.
 #[tokio::test(start_paused = true)]
 async fn who_waits_hears_of_what_has_come_back() {
     let limiter = jobs(Quota::per_hour(3));
@@ -295,7 +296,8 @@ async fn who_waits_hears_of_what_has_come_back() {
     );
 }
 
-/// One who was denied before it stood in line knows how long that was to take, and still hears of what has come back by then.
+/// A charge that was denied before it joined the line knows how long it was to take, and still learns of what
+/// has come back by then.
 #[tokio::test(start_paused = true)]
 async fn all_who_wait_are_served_with_what_has_come_back() {
     let store = Slow { store: crate::support::memory(&crate::support::clock()), after: millis(5) };
@@ -317,7 +319,7 @@ async fn all_who_wait_are_served_with_what_has_come_back() {
     join_all(all).await.into_iter().for_each(Result::unwrap);
     assert!(start.elapsed() < secs(2), "{:?}", start.elapsed());
 
-    // One that is called, and goes away instead, leaves what it was called for to the next.
+    // If the one that is woken goes away instead, what it was woken for goes to the next.
     let (gone, next) = (wait(), wait());
     tokio::time::sleep(secs(1)).await;
     assert_eq!(limiter.waiting(), 2);
@@ -326,7 +328,7 @@ async fn all_who_wait_are_served_with_what_has_come_back() {
     tokio::time::timeout(secs(1), next).await.expect("there is one for it").unwrap();
 }
 
-/// What somebody was told who would not wait for long is no answer to one who would.
+/// The answer to a charge that would not wait for long is no answer to one that would.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_as_long_as_it_takes_is_not_told_what_the_impatient_are() {
     let rules = [

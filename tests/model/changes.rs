@@ -5,7 +5,8 @@ use tollgate_core::{Algorithm, Quota, Retry};
 
 use crate::support::{MICRO, Subject, cases, small_quota, steps};
 
-/// A log of another period counts other entries; everything else counts what it counted.
+/// Whether both quotas count the same: a log of another period counts other entries, and nothing else
+/// differs.
 fn counts_alike(old: &Quota, new: &Quota) -> bool {
     let is_log = |quota: &Quota| quota.algorithm() == Algorithm::SlidingLog;
     old.period() == new.period() || !(is_log(old) && is_log(new))

@@ -46,7 +46,7 @@ proptest! {
         prop_assert!(subject.time_locked(new.max()) <= new.full_refill());
     }
 
-    /// However the clock goes to and fro, what is admitted at once never exceeds the quota.
+    /// However the clock jumps back and forth, what is admitted at once never exceeds the quota.
     #[test]
     fn a_clock_that_goes_to_and_fro_keeps_the_limit(quota in small_quota(), steps in steps(60), backs in proptest::collection::vec(0_u64..1_000, 1..60)) {
         let mut subject = Subject::new(quota);

@@ -5,7 +5,7 @@ use tollgate_core::{Algorithm, Quota, Receipt, Timestamp};
 
 use crate::support::{MICRO, Step, Subject, cases, small_quota, steps};
 
-/// Something that is done about a budget, in the place of a charge.
+/// Something done to a budget, in the place of a charge.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Charge,
@@ -45,7 +45,7 @@ fn longest_lock(quota: &Quota) -> std::time::Duration {
 proptest! {
     #![proptest_config(cases(512))]
 
-    /// Whatever was charged, debited and given back: a wait is exact, and a denial changes nothing.
+    /// Whatever was charged, debited and given back, a wait is exact, and a denial changes nothing.
     #[test]
     fn waits_are_exact_whatever_is_owed(quota in small_quota(), deeds in deeds(30), cost in 1_u32..40) {
         let mut subject = with_deeds(quota, &deeds);
@@ -67,8 +67,9 @@ proptest! {
         }
     }
 
-    /// At one moment, what remains is the quota less all that was taken and not given back, in whatever order. (Below
-    /// what a bucket can owe; and a queue gives back only the place that was taken last.)
+    /// At one moment, what remains is the quota less everything that was taken and not given back, in any
+    /// order. (As long as this is below what a bucket can owe; and a leaky bucket gives back only the place
+    /// taken last.)
     #[test]
     fn the_order_of_settlements_does_not_matter(
         quota in small_quota().prop_filter("a queue gives places back", |quota| quota.algorithm() != Algorithm::LeakyBucket),
@@ -77,7 +78,7 @@ proptest! {
         with_receipt: bool,
     ) {
         let mut subject = Subject::with_history(quota, &history);
-        // What is given back was reserved before, and not more than that.
+        // What is given back was reserved before, and no more than that.
         let reserved = subject.remaining();
         let outcome = subject.charge(reserved);
         prop_assert!(outcome.is_admitted());
@@ -104,7 +105,8 @@ proptest! {
         }
     }
 
-    /// Whatever the clock and the quota do: never above the quota, and never locked for longer than two full refills.
+    /// Whatever the clock and the quota do, the budget never exceeds the quota, and is never locked for
+    /// longer than two full refills.
     #[test]
     fn no_debt_locks_for_ever(quota in small_quota(), new in small_quota(), deeds in deeds(20), back in 0_u64..1 << 44) {
         let mut subject = with_deeds(quota, &deeds);
@@ -121,7 +123,7 @@ proptest! {
         prop_assert!(changed.time_locked(new.max()) <= longest);
     }
 
-    /// Bytes are of one counter, whatever it owes.
+    /// The bytes of a counter describe the same counter, whatever it owes.
     #[test]
     fn bytes_tell_what_is_owed(quota in small_quota(), deeds in deeds(20)) {
         let subject = with_deeds(quota, &deeds);

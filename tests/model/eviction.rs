@@ -1,4 +1,4 @@
-//! How much the memory store holds, and whom it lets go.
+//! How much the in-memory store holds, and which keys it evicts.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -37,7 +37,7 @@ fn a_store_never_holds_more_keys_than_it_may() {
             assert!(store.len() <= max_keys || i % 64 != 0);
         }
         assert!(store.len() <= max_keys, "{} of {max_keys}", store.len());
-        // Shards fill unevenly; but most of the room is used.
+        // Shards fill unevenly, but most of the room is used.
         assert!(store.len() * 10 >= max_keys * 8, "{} of {max_keys}", store.len());
         assert!(store.evicted() > 0);
     }
@@ -88,7 +88,7 @@ fn exhausted_callers_survive_a_flood_of_new_ones() {
     }
 }
 
-/// Also where it was under two quotas, and what is given back comes after the one was forgotten.
+/// Also if the caller was under two quotas, and the refund comes after one of them was forgotten.
 #[test]
 fn an_exhausted_caller_of_two_quotas_survives_a_refund() {
     for one in [Quota::per_second(10), Quota::fixed_window(10, SECOND), Quota::sliding_log(10, SECOND)] {
@@ -147,7 +147,7 @@ fn idle_keys_disappear_by_the_calls_of_others_alone() {
         }
         assert_eq!(store.len(), held as usize);
         clock.advance(2 * MINUTE);
-        // One caller, one call a second, for as long as it takes to sweep all shards once.
+        // One caller makes one call per second, for as long as it takes to sweep all shards once.
         for _ in 0..60 {
             clock.advance(SECOND);
             store.decide(&[Charge::new(rule("busy"), "busy", &Quota::per_second(10))]);
@@ -206,7 +206,8 @@ fn keys_disappear_also_after_the_clock_was_set_back() {
     }
 }
 
-/// However far back it was set: a shard that is asked all the time remembers but the lower half of its last time.
+/// However far back it was set: a shard that is in constant use remembers only the lower half of its last
+/// time.
 #[test]
 fn keys_disappear_also_where_nobody_notices_that_the_clock_was_set_back() {
     for back in [1 << 32, (1 << 32) - 400_000, 10 << 32, 3_600_000_000_u64] {
@@ -225,7 +226,7 @@ fn keys_disappear_also_where_nobody_notices_that_the_clock_was_set_back() {
     }
 }
 
-/// Whether or not anybody has asked under the first quota again, so that it is known how much it holds.
+/// Whether or not a charge was made under the first quota again, so that it is known how much it holds.
 #[test]
 fn keys_of_two_quotas_disappear_also_after_the_clock_was_set_back() {
     for one in each(5) {

@@ -27,7 +27,7 @@ impl Part {
         }
     }
 
-    /// The part as a key takes it: a mapped address is the address.
+    /// The part as a key stores it: a mapped address becomes the address itself.
     fn canonical(&self) -> Self {
         match self {
             Self::Address(address) => Self::Address(address.to_canonical()),
@@ -36,7 +36,7 @@ impl Part {
     }
 }
 
-/// Parts of few values, so that equal ones and near ones come up.
+/// Parts with few possible values, so that equal and similar ones occur.
 fn part() -> impl Strategy<Value = Part> {
     let byte = proptest::sample::select(&[0_u8, 1, 2, 6, 32, b'a', b'b', b'|', b'"', b'%', 0xff][..]);
     let bytes = || {

@@ -13,7 +13,7 @@ pub(crate) fn queue() -> impl Strategy<Value = Quota> {
 proptest! {
     #![proptest_config(cases(256))]
 
-    /// Times here are in microseconds times the limit, in which a place takes a whole period.
+    /// Times here are in microseconds times the limit, so that a place takes exactly a period.
     #[test]
     fn departures_are_those_of_the_model(quota in queue(), steps in steps(60)) {
         let (limit, period) = (u128::from(quota.limit()), quota.period().as_micros());
@@ -68,7 +68,7 @@ proptest! {
                 departures.push(subject.now + outcome.delay().as_micros() as u64);
             }
             let waiting = departures.iter().filter(|departure| **departure > subject.now).count();
-            // The capacity includes the one that leaves at once.
+            // The capacity includes the one that leaves immediately.
             prop_assert!(waiting < quota.max() as usize, "{} wait", waiting);
         }
     }

@@ -1,7 +1,7 @@
-//! Properties of the algorithms and of the memory store, against models that are as simple as can be.
+//! Properties of the algorithms and of the in-memory store, against models that are as simple as possible.
 //!
-//! The models know nothing of how the algorithms keep their state: they remember every admission, and
-//! compute in whole numbers on a common denominator.
+//! The models know nothing of how the algorithms keep their state: they remember every admission, and compute
+//! in integers over a common denominator.
 
 mod support;
 

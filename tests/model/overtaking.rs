@@ -1,4 +1,4 @@
-//! Requests that read the clock first and have the store last.
+//! Requests that read the clock first and reach the store last.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tollgate_core::{Charge, Clock, Debit, Key, MemoryStore, Quota, RuleName, Store, Timestamp};
 
-/// What happens between the moment at which the time is read and that at which it is told.
+/// What happens between the moment the time is read and the moment it is returned.
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
-/// A clock that tells given times, one to each who reads it and the last one to all others, and lets something happen
-/// meanwhile.
+/// A clock that returns given times, one per read and the last one from then on, and runs something in
+/// between.
 #[derive(Clone, Default)]
 struct Script(Arc<Mutex<Times>>);
 
@@ -53,9 +53,9 @@ struct Case {
     quota: Quota,
 }
 
-/// How long a window is.
+/// The length of a window.
 const PERIOD: u64 = 10_000_000;
-/// The end of one, and the beginning of the next.
+/// The end of one window, and the beginning of the next.
 const EDGE: u64 = 100_000 * PERIOD;
 
 impl Case {
@@ -83,8 +83,9 @@ impl Case {
         self.store.decide(&charges).is_admitted()
     }
 
-    /// One reads the clock just before the edge of a window, and `overtakes` takes one just after it, and is counted before.
-    /// Both are in the window that has begun, and no third is until it ends.
+    /// A request reads the clock just before the edge of a window. Another one, `overtakes`, reads it just
+    /// after the edge and is counted first. Both count in the window that has begun, and no third fits until
+    /// it ends.
     fn counts_both(
         &self,
         is_admitted: impl FnOnce(&Self) -> bool,
@@ -102,7 +103,7 @@ impl Case {
     }
 }
 
-/// If it were decided at the time that it had read, the window would be taken to have begun then, and would end too early.
+/// If it were decided at the time it had read, the window would count as begun then, and would end too early.
 #[test]
 fn who_was_overtaken_counts_from_when_it_has_the_store() {
     Case::new().counts_both(Case::is_admitted, |other| assert!(other.is_admitted()));

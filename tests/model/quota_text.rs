@@ -46,7 +46,7 @@ proptest! {
         if let Ok(quota) = text.parse::<Quota>() {
             prop_assert_eq!(quota.check(), Ok(()));
             prop_assert!(quota.max() > 0);
-            // Numbers may have been written with zeros in front.
+            // Numbers may have been written with leading zeros.
             let has_zeros = limit.starts_with('0') || count.starts_with('0');
             prop_assert!(has_zeros || quota.to_string() == text, "{} printed as {}", text, quota);
         }

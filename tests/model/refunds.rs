@@ -1,4 +1,4 @@
-//! Giving back, for all algorithms.
+//! Refunds, for all algorithms.
 
 use proptest::prelude::*;
 use tollgate_core::{Receipt, Timestamp};
@@ -9,8 +9,8 @@ use crate::support::{Subject, cases, small_quota, steps};
 proptest! {
     #![proptest_config(cases(512))]
 
-    /// Whatever is given back, with whatever receipt: the budget grows by at most that, is never above
-    /// the quota, and never shrinks.
+    /// Whatever is given back, with whatever receipt, the budget grows by at most that, never exceeds the
+    /// quota, and never shrinks.
     #[test]
     fn giving_back_never_lifts_above_the_quota(
         quota in small_quota(),
@@ -35,7 +35,7 @@ proptest! {
         prop_assert!(!subject.charge(1).is_admitted());
     }
 
-    /// A charge that is given back at once leaves no trace.
+    /// A charge that is given back immediately leaves no trace.
     #[test]
     fn a_charge_given_back_at_once_leaves_no_trace(quota in small_quota(), steps in steps(40), cost in 1_u32..40) {
         let mut subject = Subject::with_history(quota, &steps);
@@ -51,8 +51,8 @@ proptest! {
         }
     }
 
-    /// Departures that are left after some gave up their places keep their distance, and so do those that were given back too
-    /// late.
+    /// After some gave up their places, the remaining departures keep their distance, and so do those that
+    /// were refunded too late.
     #[test]
     fn a_queue_keeps_its_distances_when_some_leave(quota in queue(), steps in steps(60), leave in proptest::collection::vec(any::<bool>(), 60)) {
         let (limit, period) = (u128::from(quota.limit()), quota.period().as_micros());
@@ -62,7 +62,7 @@ proptest! {
         for (step, leaves) in steps.iter().zip(leave) {
             subject.now += step.pause(&quota) / 4;
             let now = u128::from(subject.now);
-            // The last in line leaves while it still waits, or is given back what it took after it has left.
+            // The last in the queue leaves while it still waits, or is refunded after its departure.
             if let (true, Some(receipt), Some(departure)) = (leaves, last, departures.last()) {
                 subject.refund(1, Some(receipt));
                 if *departure >= now {

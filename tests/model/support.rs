@@ -9,13 +9,13 @@ use tollgate_core::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 pub(crate) const MICRO: Duration = Duration::from_micros(1);
 pub(crate) const START: u64 = 1_700_000_040_000_000;
 
-/// How many cases a property is tried with, unless `PROPTEST_CASES` says how many.
+/// How many cases a property is tried with, unless `PROPTEST_CASES` is set.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_some() { config } else { ProptestConfig { cases, ..config } }
 }
 
-/// From one in thirty days to ten million a second, with rates that divide nothing.
+/// From one in thirty days to ten million a second, including rates that divide nothing evenly.
 pub(crate) fn rate() -> impl Strategy<Value = (u32, Duration)> {
     let named = prop_oneof![
         Just((1, 30 * 86_400_000_000)),
@@ -40,7 +40,7 @@ pub(crate) fn algorithm() -> impl Strategy<Value = Algorithm> {
     proptest::sample::select(Algorithm::ALL.to_vec())
 }
 
-/// A quota of any algorithm, with a capacity of its own where there can be one.
+/// A quota of any algorithm, with its own capacity where there can be one.
 pub(crate) fn small_quota() -> impl Strategy<Value = Quota> {
     (algorithm(), small_rate(), proptest::option::of(1_u32..40))
         .prop_map(|(algorithm, rate, capacity)| quota(algorithm, rate, capacity))
@@ -59,8 +59,8 @@ pub(crate) fn quota(algorithm: Algorithm, (limit, period): (u32, Duration), capa
     }
 }
 
-/// A charge after a pause. What both mean depends on the quota, so that every quota has histories in
-/// which something happens.
+/// A charge after a pause. What both mean depends on the quota, so that for every quota something happens in
+/// the histories.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     /// In thousandths of a full refill, and a few microseconds.
@@ -88,7 +88,7 @@ pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..most)
 }
 
-/// A counter with a quota and a clock of its own.
+/// A counter with its own quota and clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) quota: Quota,
@@ -127,7 +127,7 @@ impl Subject {
         self.counter.debit(&self.quota, cost, None, Timestamp::from_micros(self.now));
     }
 
-    /// The same, read from its bytes.
+    /// The same counter, read back from its bytes.
     pub(crate) fn rewritten(&self) -> Self {
         let counter = Counter::from_bytes(&self.counter.to_bytes()).expect("its own bytes");
         Self { counter, ..self.clone() }
@@ -146,7 +146,7 @@ impl Subject {
         self
     }
 
-    /// Comes back when told to, until `cost` fits, and says how long that took.
+    /// Retries when told to until `cost` fits, and returns how long that took.
     pub(crate) fn time_locked(&mut self, cost: u32) -> Duration {
         let mut waited = Duration::ZERO;
         for _ in 0..100 {

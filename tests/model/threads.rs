@@ -1,4 +1,4 @@
-//! The memory store under threads.
+//! The in-memory store under threads.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +14,10 @@ const THREADS: u64 = 6;
 const REQUESTS: u64 = 3_000;
 const KEYS: u64 = 4;
 const START: Timestamp = Timestamp::from_secs(1_700_000_040);
-/// Far longer than any of these tests takes: only one that hangs takes that long.
+/// Far longer than any of these tests takes, unless it hangs.
 const HUNG: Duration = Duration::from_secs(60);
 
-/// Numbers that look random and are the same each time (SplitMix64).
+/// Numbers that look random and are the same in each run (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -45,7 +45,7 @@ fn rules(limit: u32, period: Duration) -> Vec<(RuleName, Quota)> {
 
 type Admitted = HashMap<(RuleName, u64), u64>;
 
-/// Random requests of one to five rules over few keys, in random order, from many threads. Returns what
+/// Makes random requests of one to five rules over few keys, in random order, from many threads. Returns what
 /// was admitted for each rule and key.
 fn storm(store: &MemoryStore<ManualClock>, rules: &[(RuleName, Quota)]) -> Admitted {
     let (done, all) = mpsc::channel();
@@ -98,7 +98,7 @@ fn threads_at_once_admit_exactly_what_was_charged_while_time_stands_still() {
                 let total = admitted.get(&(*rule, key)).copied().unwrap_or_default();
                 let left = store.look(&[Charge::new(*rule, &Key::from(key), quota)]);
                 let left = left.outcome(rule.as_str()).expect("it was asked").remaining();
-                // Nothing lost, nothing counted twice, and nothing charged by a denied request.
+                // Nothing is lost, counted twice, or charged by a denied request.
                 assert_eq!(total + u64::from(left), u64::from(quota.max()), "{quota}, key {key}");
             }
         }
@@ -148,7 +148,7 @@ fn threads_at_once_keep_every_limit_while_time_goes_on() {
         let (limit, period) = (u64::from(quota.limit()), quota.period().as_micros() as u64);
         let most = match quota.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => limit + limit * elapsed / period,
-            // The start is a window's edge.
+            // The start is the edge of a window.
             _ => limit * (elapsed / period + 1),
         };
         assert!(total <= most, "{quota}, key {key}: {total} of {most} in {elapsed} µs");

@@ -6,7 +6,7 @@ use tollgate_core::{Quota, Retry, Timestamp};
 
 use crate::support::{START, Step, cases, rate, steps};
 
-/// What is in the bucket, in tokens times the period's microseconds.
+/// The content of the bucket, in tokens times the period's microseconds.
 struct Model {
     level: u128,
     limit: u128,
@@ -25,7 +25,7 @@ impl Model {
         self.level = (self.level + u128::from(micros) * self.limit).min(self.burst * self.period);
     }
 
-    /// Takes the cost, or says how many microseconds are missing; `None` is never.
+    /// Takes the cost, or returns how many microseconds are missing; `None` means never.
     fn charge(&mut self, cost: u32) -> Result<(), Option<u128>> {
         let cost = u128::from(cost);
         if cost > self.burst {
@@ -50,7 +50,7 @@ fn bucket() -> impl Strategy<Value = Quota> {
         .prop_filter("it takes centuries to fill", |quota| quota.check().is_ok())
 }
 
-/// Plays a history, and returns when how much was admitted.
+/// Plays a history, and returns when and how much was admitted.
 fn admissions(quota: &Quota, steps: &[Step]) -> Vec<(u64, u32)> {
     let (mut state, mut now) = (token_bucket::State::default(), START);
     let mut admitted = Vec::new();
@@ -102,10 +102,10 @@ proptest! {
         }
     }
 
-    /// A caller who takes whatever there is, whenever it looks, gets the ideal rounded down.
+    /// A caller that takes whatever is there whenever it looks gets the ideal amount, rounded down.
     #[test]
     fn a_greedy_caller_gets_the_ideal_and_never_more((limit, period) in rate(), looks in proptest::collection::vec(0_u64..1_000, 1..200)) {
-        // One more than comes in a period, for the fraction that is left behind.
+        // One more than a period refills, for the fraction that is left behind.
         let quota = Quota::token_bucket(limit, period).burst(limit + 1);
         let (mut state, mut now) = (token_bucket::State::default(), START);
         let mut total = 0;

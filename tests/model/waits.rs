@@ -1,4 +1,4 @@
-//! What is announced, for all algorithms.
+//! Announced waits, for all algorithms.
 
 use proptest::prelude::*;
 use tollgate_core::Retry;

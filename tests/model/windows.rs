@@ -1,4 +1,4 @@
-//! The three windows, against every admission remembered for ever.
+//! The three windows, against a model that remembers every admission forever.
 
 use proptest::prelude::*;
 use tollgate_core::{Algorithm, Quota};
@@ -10,12 +10,12 @@ use crate::support::{START, Subject, cases, quota, small_rate, steps};
 struct Admissions(Vec<(u64, u32)>);
 
 impl Admissions {
-    /// What was admitted from one time to before another.
+    /// What was admitted from one time until just before another.
     fn between(&self, from: u64, to: u64) -> u128 {
         self.0.iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, cost)| u128::from(*cost)).sum()
     }
 
-    /// Whether `cost` fits now, and how much is left, in units times the period.
+    /// How much is left now, in units times the period.
     fn room(&self, quota: &Quota, now: u64) -> i128 {
         let period = quota.period().as_micros() as u64;
         let wide = u128::from(period);
@@ -94,7 +94,7 @@ proptest! {
         prop_assert!(admissions.0.iter().all(|(at, _)| *at >= START));
     }
 
-    /// No two windows that touch admit more than two limits, and no sliding form more than one at once.
+    /// Around an edge, a fixed window admits two limits, and no sliding form does.
     #[test]
     fn no_sliding_form_admits_twice_its_limit_around_an_edge(quota in window(), before in 1_u64..1_000) {
         let period = quota.period().as_micros() as u64;

@@ -1,4 +1,4 @@
-//! What is counted of decisions.
+//! How decisions are counted.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn each_decision_is_counted_by_rule_and_outcome() {
     }
     assert_eq!(recorded.decisions("api", "enforce", "admitted"), 20.0);
     assert_eq!(recorded.decisions("api", "enforce", "denied"), 5.0);
-    // With less than two of twenty left: the last two.
+    // Those with less than two of twenty left: the last two.
     assert_eq!(recorded.value("tollgate_near_limit_total{rule=\"api\"}"), 2.0);
     assert_eq!(recorded.value("tollgate_keys{store=\"memory\"}"), 1.0);
 }
@@ -33,7 +33,7 @@ async fn a_recorder_that_is_installed_after_requests_have_come_counts_from_there
     let recorded = Recorded::start();
     send(&limiter, get("/")).await;
     assert_eq!(recorded.decisions("late", "enforce", "admitted"), 1.0);
-    // Rules that are swapped in count on.
+    // Rules that are swapped in continue the count.
     limiter.swap(RuleSet::new([Rule::new("late", Quota::per_hour(2))]).expect("good rules"));
     send(&limiter, get("/")).await;
     assert_eq!(recorded.decisions("late", "enforce", "denied"), 1.0);
@@ -119,7 +119,7 @@ async fn who_waits_is_counted_while_it_waits_and_who_cannot_is_refused() {
 #[tokio::test]
 async fn what_is_decided_without_the_store_is_counted_by_what_the_rule_does_then() {
     let recorded = Recorded::start();
-    // Nobody listens there.
+    // No server listens there.
     let store = RedisStore::new("redis://127.0.0.1:1").expect("an address");
     let local = Rule::new("local", Quota::per_hour(4)).on_path("/local");
     let limiter = Limiter::builder()

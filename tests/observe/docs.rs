@@ -1,4 +1,4 @@
-//! The table of metrics is what there is.
+//! The table of metrics lists exactly those that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use crate::support::Recorded;
 
 const PAGE: &str = include_str!("../../crates/tollgate/docs/metrics.md");
 
-/// What stands between backticks.
+/// The parts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -1,4 +1,4 @@
-//! What is told of denials and failures.
+//! Events about denials and failures.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -92,12 +92,13 @@ async fn no_key_is_in_an_event_be_it_a_secret_or_not() {
     }
 }
 
-/// Who has no key need not be denied for it, and must not be all that is heard of the rule.
+/// A request without a key is not necessarily denied, and such requests must not use up all events of the
+/// rule.
 #[tokio::test]
 async fn requests_without_a_key_leave_denials_their_events() {
     let told = Told::start();
     let (half, named) = (Share::one_of(2), |name: &str| RuleName::new(name).expect("a name"));
-    // Enforced for a caller, and in shadow for those without a key.
+    // Enforced for the caller, and in shadow for requests without a key.
     let mut names = (0..).map(|number| format!("api-{number}"));
     let is_such = |name: &String| {
         half.includes(named(name), &Key::from("alice")) && !half.includes(named(name), &Key::GLOBAL)
@@ -105,7 +106,7 @@ async fn requests_without_a_key_leave_denials_their_events() {
     let name = names.find(is_such).expect("one of many");
     let rule = Rule::new(&name, Quota::per_hour(1)).key(key::header("x-user"));
     let (limiter, clock) = limiter([rule.on_missing_key(MissingKey::Deny).mode(Mode::EnforceFor(half))]);
-    // As that of the process is.
+    // The same time as the clock of the process.
     let now = SystemTime::UNIX_EPOCH.elapsed().expect("a time after 1970");
     clock.advance(now - Duration::from_micros(START.as_micros()));
     for _ in 0..30 {
@@ -137,7 +138,7 @@ async fn another_clock_for_those_without_a_key_does_not_let_more_through() {
 #[tokio::test]
 async fn a_store_that_fails_is_told_with_what_comes_of_it() {
     let told = Told::start();
-    // Nobody listens there.
+    // No server listens there.
     let store = RedisStore::new("redis://127.0.0.1:1").expect("an address");
     let rule = Rule::new("shut", Quota::per_hour(5)).on_store_failure(FailurePolicy::Deny);
     let limiter = Limiter::builder().store(store).rule(rule).build().expect("good rules");

@@ -1,4 +1,4 @@
-//! Signs of misuse: each is found, once, and not where there is none.
+//! Signs of misuse: each is found, once, and only where it exists.
 
 use std::time::Duration;
 
@@ -106,7 +106,8 @@ async fn a_rule_that_matches_nothing() {
 async fn requests_that_no_rule_matches_find_a_rule_that_matches_nothing() {
     let told = Told::start();
     let rules = ["/api", "/aip"].map(|path| Rule::new(path, Quota::per_second(100)).on_path(path));
-    // The limiter's clock stands still years ago, where these rules came into force. Who is not counted looks at the system's.
+    // The limiter's clock stands still years ago, when these rules came into force. Requests that are not
+    // counted use the system's clock.
     let (limiter, _clock) = limiter(rules);
     send(&limiter, get("/api")).await;
     for _ in 0..1_024 {
@@ -166,7 +167,7 @@ async fn the_hour_is_one_in_which_the_rules_are_in_force() {
     send(&limiter, get("/a")).await;
     send(&limiter, get("/a")).await;
     assert!(limiter.hints().is_empty(), "{:?}", limiter.hints());
-    // The same rules by another version have not been in force either.
+    // The same rules under another version have not been in force long enough either.
     clock.advance(Duration::from_secs(3_599));
     limiter.swap(limiter.rule_set().with_version("2"));
     clock.advance(Duration::from_secs(2));
@@ -219,7 +220,7 @@ fn a_store_on_which_two_limiters_mean_different_things_by_one_name() {
     let second = build(Quota::per_minute(20));
     assert!(first.hints().is_empty());
     assert_eq!(codes(&second), [HintCode::SharedStore]);
-    // A swap may do so as well.
+    // A swap can cause it as well.
     let third = build(Quota::per_minute(10));
     drop(second);
     let other = RuleSet::new([Rule::new("api", Quota::per_minute(30))]).expect("good rules");
@@ -241,7 +242,7 @@ fn stores_that_are_shared_on_purpose_or_not_at_all() {
         build(&store, "other", Quota::per_minute(20)),
         build(&MemoryStore::new(), "api", Quota::per_minute(20)),
     ];
-    // One that is gone clashes with nobody.
+    // A limiter that is gone clashes with none.
     drop(build(&store, "gone", Quota::per_minute(1)));
     let after = build(&store, "gone", Quota::per_minute(2));
     assert!(limiters.iter().chain([&after]).all(|limiter| limiter.hints().is_empty()));

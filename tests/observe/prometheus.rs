@@ -1,4 +1,4 @@
-//! The dashboard and the alerts, against a real Prometheus that looks at a real server.
+//! The dashboard and the alerts, against a real Prometheus that scrapes a real server.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use tollgate_servers::Prometheus;
 use crate::script::Scene;
 use crate::support::Recorded;
 
-/// How long a busy machine may take until all is there.
+/// How long a busy machine may take until everything is there.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the traffic gives no cause for.
+/// Alerts that the traffic gives no cause for.
 const QUIET: [&str; 6] = [
     "TollgateManyDenials",
     "TollgateNearLimit",
@@ -38,7 +38,7 @@ fn dashboard() -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-/// Every query of the dashboard, with the title of its panel, and with what Grafana puts in the place of variables.
+/// Every query of the dashboard, with the title of its panel, and with variables substituted as Grafana does.
 fn queries(dashboard: &Value) -> Vec<(String, String)> {
     let panels = dashboard["panels"].as_array().expect("panels");
     let targets = panels.iter().flat_map(|panel| {
@@ -55,7 +55,7 @@ fn queries(dashboard: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The series that a query gives.
+/// The series that a query returns.
 async fn ask(prometheus: &Arc<Prometheus>, query: &str) -> Vec<Value> {
     let (prometheus, expression) = (Arc::clone(prometheus), query.to_owned());
     let answer = tokio::task::spawn_blocking(move || prometheus.query(&expression)).await.expect("no panic");
@@ -66,7 +66,7 @@ async fn ask(prometheus: &Arc<Prometheus>, query: &str) -> Vec<Value> {
     answer["data"]["result"].as_array().cloned().unwrap_or_else(|| panic!("{query}: {answer}"))
 }
 
-/// Asks until all queries give something.
+/// Queries until all queries return something.
 async fn until_all_give(prometheus: &Arc<Prometheus>, queries: &[(String, String)]) {
     let deadline = Instant::now() + PATIENCE;
     for (title, query) in queries {
@@ -90,7 +90,7 @@ async fn every_query_of_the_dashboard_and_every_alert_is_answered() {
     let prometheus = tokio::task::spawn_blocking(start).await.expect("no panic");
     let prometheus = Arc::new(prometheus.unwrap_or_else(|error| panic!("{error}")));
 
-    // Seen before and after, so that all that grows has grown while somebody looked.
+    // Scraped before and after, so that every counter has grown between two scrapes.
     scene.play(0).await;
     let seen = |name: &str| [("it is seen".to_owned(), name.to_owned())];
     until_all_give(&prometheus, &seen("tollgate_redis_batch_size_count")).await;
@@ -117,7 +117,7 @@ async fn every_query_of_the_dashboard_and_every_alert_is_answered() {
     }
 }
 
-/// The alerts of a file, each with its expression: on its line, or indented on those after it.
+/// The alerts of a file, each with its expression: on the same line, or indented on the lines after it.
 fn expressions(text: &str) -> Vec<(String, String)> {
     let mut alerts: Vec<(String, String)> = Vec::new();
     let mut is_within = false;
@@ -152,7 +152,7 @@ fn the_alerts_are_such_as_prometheus_takes_and_fire_when_they_should() {
     }
 }
 
-/// The names in a text that look like those of metrics.
+/// The words in a text that look like names of metrics.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("tollgate_"));

@@ -1,4 +1,4 @@
-//! What is seen of the store in Redis.
+//! What is observed of the Redis store.
 
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ async fn a_breaker_that_opens_and_closes_is_counted_and_told() {
     send(&limiter, get("/")).await;
     until(&limiter, BreakerState::is_open).await;
     drop(limiter);
-    // Nobody asks it any more, so nobody lacks it. Its task ends when it is next polled.
+    // The store is no longer used, so it no longer counts as open. Its task ends when it is next polled.
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while open() != 0.0 {
         assert!(tokio::time::Instant::now() < deadline, "{}", open());
@@ -107,7 +107,7 @@ async fn a_redis_that_is_not_there_from_the_start_is_told() {
     );
 }
 
-/// A server with such settings.
+/// A server with these settings.
 fn evicting(maxmemory: &str, policy: &str) -> Builder {
     let builder = RedisServer::builder().config(format!("maxmemory {maxmemory}"));
     builder.config(format!("maxmemory-policy {policy}"))

@@ -1,4 +1,4 @@
-//! Traffic that makes every metric there is.
+//! Traffic that produces every metric.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tollgate_servers::RedisServer;
 
 use crate::support::{anonymous, get, send};
 
-/// How long Redis may take on a machine that is busy.
+/// How long Redis may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Scene {
@@ -58,7 +58,7 @@ impl Scene {
         let redis = Limiter::builder()
             .store(store)
             .rule(Rule::new("fleet", Quota::per_hour(4)).on_path("/fleet"))
-            // What Redis has just denied is denied from memory, so this one is for when it is gone.
+            // What Redis has just denied is denied from memory, so this rule is for when Redis is gone.
             .rule(Rule::new("spare", Quota::per_hour(4)).on_path("/spare").on_store_failure(local))
             .rule(Rule::new("open", Quota::per_hour(1_000)).on_path("/open"))
             .rule(
@@ -71,7 +71,7 @@ impl Scene {
         Self { memory, crowded, redis, server, rules: Rules::start().await }
     }
 
-    /// All that works.
+    /// Everything that works.
     pub(crate) async fn play(&self, round: usize) {
         for _ in 0..30 {
             send(&self.memory, get("/api")).await;
@@ -86,26 +86,26 @@ impl Scene {
         for caller in 0..1_000 {
             self.crowded.charge("many", format!("{round}-{caller}").as_str()).await.expect("it works");
         }
-        // Of the last, Redis is not asked.
+        // Redis is not asked about the last ones.
         for path in ["/fleet", "/open", "/shut", "/fleet", "/fleet", "/fleet", "/fleet", "/fleet", "/fleet"] {
             send(&self.redis, get(path)).await;
         }
         self.rules.change(round).await;
-        // One came from nobody knows where.
+        // One came from an unknown peer.
         assert!(!self.memory.hints().is_empty());
     }
 
-    /// From here on Redis is gone.
+    /// Kills Redis; it stays gone.
     pub(crate) async fn lose_redis(&self) {
         let mut breaker = self.redis.store().watch_breaker();
         self.server.kill().expect("it can be killed");
-        // The first that asks finds out.
+        // The first request that asks Redis notices.
         send(&self.redis, get("/open")).await;
         let opened = breaker.wait_for(tollgate_redis::BreakerState::is_open);
         tokio::time::timeout(PATIENCE, opened).await.expect("it opens").expect("there is a store");
     }
 
-    /// What is decided without it.
+    /// Decisions without Redis.
     pub(crate) async fn play_without_redis(&self) {
         for path in ["/spare", "/spare", "/spare", "/open", "/shut"] {
             send(&self.redis, get(path)).await;
@@ -118,7 +118,7 @@ impl Rules {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("rules.toml");
         fs::write(&path, "[[rules]]\nname = \"filed\"\nquota = \"10/minute\"\n").expect("it is written");
-        // Read when it is told to, so that it is never read half written.
+        // Read only on demand, so that it is never read half-written.
         let source = FileSource::new(&path).watch(false).poll_every(Duration::from_secs(100_000));
         let loaded = Reloader::new(source).load().await.expect("good rules");
         let limiter = loaded.limiter().build().expect("good rules");
@@ -126,7 +126,7 @@ impl Rules {
         Self { directory, limiter, handle }
     }
 
-    /// Rules that are good, and rules that are not.
+    /// Loads valid rules, then invalid ones.
     async fn change(&self, round: usize) {
         let path = self.directory.path().join("rules.toml");
         let limit = 20 + round;

@@ -1,4 +1,4 @@
-//! Services to limit, and what was recorded of them.
+//! Services to limit, and what was recorded about them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ pub(crate) type Memory = MemoryStore<ManualClock>;
 
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-/// A limiter in memory, on a clock that stands still.
+/// An in-memory limiter, on a clock that stands still.
 pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter<Memory>, ManualClock) {
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -33,7 +33,7 @@ pub(crate) fn get(path: &str) -> Request<()> {
     request
 }
 
-/// One from nobody knows where.
+/// A request from an unknown peer.
 pub(crate) fn anonymous(path: &str) -> Request<()> {
     Request::get(path).body(()).expect("a request")
 }
@@ -42,14 +42,14 @@ pub(crate) async fn answer(_: Request<()>) -> Result<Response<Full<Bytes>>, Infa
     Ok(Response::default())
 }
 
-/// What a request is answered by a service within a layer of the limiter.
+/// The status that a service behind a layer of the limiter answers.
 pub(crate) async fn send<S: Store>(limiter: &Limiter<S>, request: Request<()>) -> StatusCode {
     let layer = RateLimitLayer::new(limiter.clone());
     let Ok(response) = layer.layer(service_fn(answer)).oneshot(request).await;
     response.status()
 }
 
-/// Buckets as the documentation has them.
+/// The buckets that the documentation recommends.
 pub(crate) fn exporter() -> PrometheusBuilder {
     let of = |name: &str| Matcher::Full(name.to_owned());
     PrometheusBuilder::new()
@@ -60,7 +60,7 @@ pub(crate) fn exporter() -> PrometheusBuilder {
         .expect("buckets")
 }
 
-/// A recorder for whatever takes place on this thread from here on.
+/// A recorder for everything that happens on this thread from here on.
 pub(crate) struct Recorded {
     pub(crate) handle: PrometheusHandle,
     _guard: LocalRecorderGuard<'static>,
@@ -68,12 +68,12 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(crate) fn start() -> Self {
-        // It lives as long as the test's process, so that handles do not outlive it.
+        // It lives as long as the test process, so that handles do not outlive it.
         let recorder: &'static PrometheusRecorder = Box::leak(Box::new(exporter().build_recorder()));
         Self { handle: recorder.handle(), _guard: metrics::set_default_local_recorder(recorder) }
     }
 
-    /// All that was recorded, as `name{label="value"}` with the labels in order, and how much.
+    /// Everything that was recorded, as `name{label="value"}` with sorted labels, and its value.
     pub(crate) fn all(&self) -> BTreeMap<String, f64> {
         let text = self.handle.render();
         let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
@@ -89,13 +89,13 @@ impl Recorded {
             .collect()
     }
 
-    /// How much was recorded under a name and labels, which are in order.
+    /// The value recorded under a name and labels, which are sorted.
     pub(crate) fn value(&self, series: &str) -> f64 {
         let all = self.all();
         *all.get(series).unwrap_or_else(|| panic!("there is no {series} in {all:#?}"))
     }
 
-    /// How often a rule said that.
+    /// How often a rule had this outcome.
     pub(crate) fn decisions(&self, rule: &str, mode: &str, outcome: &str) -> f64 {
         let series =
             format!("tollgate_decisions_total{{mode=\"{mode}\",outcome=\"{outcome}\",rule=\"{rule}\"}}");
@@ -116,7 +116,7 @@ impl Recorded {
     }
 }
 
-/// What is told by events on this thread from here on, a line for each.
+/// The events on this thread from here on, one line each.
 pub(crate) struct Told {
     lines: Lines,
     _guard: DefaultGuard,
@@ -138,8 +138,7 @@ impl io::Write for Lines {
 
 impl Told {
     pub(crate) fn start() -> Self {
-        // What is told on a thread that nobody listens on must not make the place where it is told be taken for one that
-        // nobody ever listens to.
+        // An event on a thread without a subscriber must not disable its callsite for threads that have one.
         static SOMEBODY: Once = Once::new();
         SOMEBODY.call_once(|| {
             let nowhere = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
@@ -161,7 +160,7 @@ impl Told {
         String::from_utf8(bytes).expect("text").lines().map(|line| line.trim().to_owned()).collect()
     }
 
-    /// Those that say this.
+    /// The lines that contain this.
     pub(crate) fn with(&self, part: &str) -> Vec<String> {
         self.lines().into_iter().filter(|line| line.contains(part)).collect()
     }
