@@ -1,4 +1,4 @@
-//! Exact under concurrency, on the server's own time: many connections, and many processes.
+//! Exact under concurrency, on the server's own time, with many connections and many processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use crate::support::{each, patient, patient_at, ready, rule, shared_server};
 /// So long that nothing comes back while a test runs, and that no window ends before 2029.
 const PERIOD: Duration = Duration::from_secs(3_650 * 86_400);
 
-/// Stores on the shared server, each with a connection of its own; every other one denies from memory.
+/// Stores on the shared server, each with its own connection; every other one denies from memory.
 async fn fleet(nodes: usize, prefix: &str) -> Vec<RedisStore> {
     let node = |i: usize| {
         let deny_for = Duration::from_secs(i as u64 % 2);
@@ -26,7 +26,8 @@ async fn fleet(nodes: usize, prefix: &str) -> Vec<RedisStore> {
 /// What a task charges each time: rule, key, quota and cost.
 type Charges = Vec<(RuleName, Key, Quota, u32)>;
 
-/// Charges from many tasks at once, each on one of the stores, and says how many requests of each task were admitted.
+/// Charges from many tasks at once, each on one of the stores, and returns how many requests of each task
+/// were admitted.
 async fn storm(
     stores: &[RedisStore],
     tasks: usize,
@@ -116,8 +117,8 @@ async fn requests_of_three_rules_are_charged_to_all_or_to_none() {
     }
 }
 
-/// A fleet of which half has a new quota. What windows and logs have counted stays counted under a smaller limit, so
-/// that nobody gets more than the larger one.
+/// A fleet of which half has a new quota. What windows and logs have counted stays counted under a smaller
+/// limit, so in total no more than the larger one is admitted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_with_two_limits_admits_no_more_than_the_larger() {
     let stores = fleet(4, "two").await;
@@ -130,7 +131,8 @@ async fn a_fleet_with_two_limits_admits_no_more_than_the_larger() {
     }
 }
 
-/// A fleet of which half counts in another way does not fail, and nobody is locked out for longer than a full refill.
+/// A fleet of which half counts with another algorithm does not fail, and no caller is locked out for longer
+/// than a full refill.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_with_two_quotas_of_any_kind_never_fails() {
     let stores = fleet(4, "kinds").await;
@@ -151,7 +153,7 @@ async fn a_fleet_with_two_quotas_of_any_kind_never_fails() {
 
 const FLEET: &str = "TOLLGATE_TEST_FLEET";
 
-/// Not a test by itself: what each process of the next one does.
+/// Not a test by itself: this runs in each process of the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_of_a_fleet() {
     let Ok(url) = std::env::var(FLEET) else { return };

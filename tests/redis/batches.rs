@@ -1,6 +1,6 @@
-//! Requests that are asked together are decided as if they had come one after the other.
+//! Requests that are sent together are decided as if they had come one after the other.
 //!
-//! All of these run on one thread: what is asked before anything is awaited is asked in one go.
+//! All of these run on one thread: what is asked before anything is awaited is sent in one go.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tollgate_redis::RedisStore;
 use crate::random::{Random, cases};
 use crate::support::{each, patient, ready, rule, shared_server};
 
-/// One request: of each charge the rule, the key, the quota and the cost.
+/// One request: the rule, key, quota and cost of each charge.
 type Request = Vec<(RuleName, Key, Quota, u32)>;
 type Model = HashMap<(RuleName, Key), Counter>;
 
@@ -21,7 +21,7 @@ fn charges(request: &Request) -> Vec<Charge<'_>> {
     request.iter().map(|(rule, key, quota, cost)| Charge::new(*rule, key, quota).cost(*cost)).collect()
 }
 
-/// What the algorithms say of one request.
+/// What the algorithms decide for one request.
 fn decide(model: &mut Model, request: &Request, now: Timestamp) -> Decision {
     let mut names = Vec::new();
     let mut counters = Vec::new();
@@ -55,7 +55,7 @@ fn pause(clock: &ManualClock, random: &mut Random, quota: &Quota) {
     clock.advance(random.pause(quota).min(10 * DAY));
 }
 
-/// Three at once, each under quotas of its own: the answers are those of one of the six orders.
+/// Three at once, each under its own quotas: the answers match one of the six orders.
 #[tokio::test]
 async fn three_at_once_are_answered_as_in_some_order() {
     const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
@@ -138,7 +138,7 @@ async fn a_hundred_at_once_admit_what_the_algorithms_admit() {
                 );
             }
             for (request, told) in &no {
-                // Time stands still, so that what did not fit then does not fit now.
+                // Time stands still, so what did not fit then does not fit now.
                 let decision = decide(&mut model, request, clock.now());
                 assert!(
                     !decision.is_admitted(),
@@ -162,7 +162,7 @@ async fn a_hundred_at_once_admit_what_the_algorithms_admit() {
     assert!(admitted > 500 && denied > 500, "{admitted} admitted, {denied} denied");
 }
 
-/// A thousand who ask about one key at once: of these, more go together than fit into a byte.
+/// A thousand requests on one key at once, of which more are sent together than fit into a byte.
 #[tokio::test]
 async fn a_thousand_at_once_on_one_key_admit_precisely_the_limit() {
     let (store, _) = store("thousand").await;
@@ -171,7 +171,7 @@ async fn a_thousand_at_once_on_one_key_admit_precisely_the_limit() {
         let decisions = ask(&store, &vec![request; 1_000]).await;
         let admitted: Vec<_> = decisions.iter().filter(|decision| decision.is_admitted()).collect();
         assert_eq!(admitted.len(), 700, "{quota}");
-        // Each of them was told of its own charge.
+        // Each of them was told about its own charge.
         let mut remaining: Vec<_> = admitted
             .iter()
             .map(|decision| decision.outcome("all").expect("it was asked").remaining())
@@ -181,7 +181,7 @@ async fn a_thousand_at_once_on_one_key_admit_precisely_the_limit() {
     }
 }
 
-/// A request of more rules than any application has.
+/// A request with more rules than any application has.
 #[tokio::test]
 async fn a_request_of_six_hundred_rules_is_one_decision() {
     let (store, clock) = store("six-hundred").await;
@@ -200,7 +200,8 @@ async fn a_request_of_six_hundred_rules_is_one_decision() {
     }
 }
 
-/// And one of more than Lua passes on at once; of more than anybody can mean, it is told so, and nobody else is harmed.
+/// And one with more than Lua can pass at once. A request with too many is an error, and harms no other
+/// request.
 #[tokio::test]
 async fn a_request_of_ten_thousand_rules_is_one_decision_and_of_more_an_error() {
     let (store, clock) = store("ten-thousand").await;
@@ -220,7 +221,7 @@ async fn a_request_of_ten_thousand_rules_is_one_decision_and_of_more_an_error() 
     assert!(ask(&store, &[vec![(rule("other"), Key::GLOBAL, quota, 1)]]).await[0].is_admitted());
 }
 
-/// Of a long log only the entries are read that an answer depends on: of all the answers of a call.
+/// Of a long log only those entries are read that an answer depends on, for all the answers of a call.
 #[tokio::test]
 async fn a_log_tells_each_of_two_limits_when_it_next_refills() {
     let (store, clock) = store("two-limits").await;

@@ -1,5 +1,5 @@
-//! Quotas, algorithms and tiers that change under load: no more is admitted than the looser of two quotas allows, and nobody
-//! is denied whom both would admit.
+//! Quotas, algorithms and tiers that change under load: no more is admitted than the looser of two quotas
+//! allows, and nothing is denied that both would admit.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::random::Random;
 use crate::support::{patient, ready, shared_server};
 
 const KEYS: [&str; 3] = ["alice", "bob", "carol"];
-/// For how long a change to and fro lasts, on the clock of the store.
+/// How long the changes back and forth last, on the clock of the store.
 const SPAN: Duration = Duration::from_secs(2);
 
 /// Changes of limit, burst, rate, period and algorithm.
@@ -38,15 +38,15 @@ fn set(quota: Quota) -> RuleSet {
     RuleSet::new([Rule::new("api", quota)]).expect("a good rule")
 }
 
-/// What was asked and answered: the key, when by the store's clock, and whether it was admitted.
+/// The answers: the key, the time on the store's clock, and whether it was admitted.
 type Answered = Vec<(usize, Timestamp, bool)>;
 
-/// How nodes ask.
+/// How the nodes change their quota.
 #[derive(Clone, Copy)]
 enum Change {
-    /// Under rules that are swapped, at each node at another moment.
+    /// Rules are swapped, at each node at a different moment.
     Swapped,
-    /// Under the tier that a lookup says, which is now this and now that.
+    /// A lookup returns a tier that alternates.
     Tier,
 }
 
@@ -89,7 +89,8 @@ impl<S: Store> Node<S> {
     }
 }
 
-/// Asks at all nodes at once while they change, until the store's clock has gone on for long enough. `tick` lets it.
+/// Asks at all nodes at once while they change, until the store's clock has advanced far enough. `tick`
+/// advances it.
 async fn load<S: Store>(
     nodes: Vec<Node<S>>,
     quotas: [Quota; 2],
@@ -100,7 +101,7 @@ async fn load<S: Store>(
         answered.push((key, decision.at(), decision.is_admitted()));
         decision.at()
     };
-    // Everybody has been seen under both before it begins.
+    // Every caller has been seen under both quotas before it begins.
     let mut started = Timestamp::UNIX_EPOCH;
     for quota in [quotas[0], quotas[1], quotas[0]] {
         if matches!(nodes[0].change, Change::Swapped) {
@@ -144,8 +145,8 @@ async fn load<S: Store>(
     answered
 }
 
-/// `slack`: how much may be there that a caller was denied, because the first request under the second quota came a moment
-/// after those under the first, and what is used stays used.
+/// `slack` is how much may be left when a caller was denied: the first request under the second quota came a
+/// moment after those under the first, and what is used stays used.
 fn check(quotas: [Quota; 2], answered: &Answered, slack: u32) {
     let [one, other] = quotas;
     for key in 0..KEYS.len() {
@@ -175,7 +176,7 @@ async fn in_memory(change: Change, changes: impl IntoIterator<Item = [Quota; 2]>
         let ticking = clock.clone();
         let answered = load(nodes, quotas, move || ticking.advance(Duration::from_micros(7_919))).await;
         assert!(clock.now() > Timestamp::from_secs(1_700_000_000).saturating_add(SPAN));
-        // Who is in which tier is for chance to say, from the first request on.
+        // The tier of a caller is random from the first request on.
         check(quotas, &answered, u32::from(matches!(change, Change::Tier)));
     }
 }

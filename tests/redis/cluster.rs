@@ -48,7 +48,7 @@ async fn every_key_is_counted_wherever_it_lives() {
     }
 }
 
-/// What is denied by one slot is given back by the others, and the caller is told of untouched budgets.
+/// If one slot denies, the others give back, and the caller sees untouched budgets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_over_several_slots_is_charged_whole_or_not_at_all() {
     let cluster = start(3, 0);
@@ -71,7 +71,7 @@ async fn a_request_over_several_slots_is_charged_whole_or_not_at_all() {
         assert_eq!(denied.denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["b"]);
         let remaining: Vec<_> = denied.outcomes().map(|(_, outcome)| outcome.remaining()).collect();
         assert_eq!(remaining, [90, 0, 95], "as if nothing had been taken");
-        // Giving back is under way when the denial is told, and takes a moment.
+        // The refund is under way when the denial is returned, and takes a moment.
         let deadline = Instant::now() + PATIENCE;
         loop {
             let peeked = store.peek(&charges).await.expect("the store answers");
@@ -85,8 +85,8 @@ async fn a_request_over_several_slots_is_charged_whole_or_not_at_all() {
     }
 }
 
-/// Slots decide one after the other, and nodes have clocks of their own. A log gives back what was charged at one
-/// very moment, so the receipt of each rule has to be of the moment at which its own slot decided.
+/// Slots decide one after the other, and each node has its own clock. A log gives back what was charged at
+/// one exact moment, so the receipt of each rule has to carry the moment at which its own slot decided.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receipt_gives_back_one_rule_of_a_request_over_several_slots() {
     let cluster = start(3, 0);
@@ -113,7 +113,7 @@ async fn a_receipt_gives_back_one_rule_of_a_request_over_several_slots() {
     assert!(moments_differed, "nothing was tested");
 }
 
-/// A peek has taken nothing, and so nothing is to be given back of it.
+/// A peek has taken nothing, so nothing is given back for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peek_over_several_slots_gives_nothing_back() {
     let cluster = start(3, 0);
@@ -127,7 +127,7 @@ async fn a_peek_over_several_slots_gives_nothing_back() {
         let peeked = store.peek(&charges).await.expect("the store answers");
         assert!(!peeked.is_admitted());
         drop(store.peek(&charges));
-        // Whatever is handed over later is done later, on each node.
+        // What is handed over later is done later, on each node.
         let nothing = keys.each_ref().map(|key| Refund::new(rule("r"), key, 0));
         store.refund(&nothing).await.expect("the store gives back");
         let peeked = store.peek(&charges).await.expect("the store answers");
@@ -136,7 +136,7 @@ async fn a_peek_over_several_slots_gives_nothing_back() {
     }
 }
 
-/// What was to be settled at a master that is gone is settled at the one that takes its place.
+/// What was to be settled at a master that is gone is settled at its successor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_to_be_settled_is_kept_until_a_master_is_replaced() {
     let cluster = start(3, 1);
@@ -147,7 +147,7 @@ async fn what_is_to_be_settled_is_kept_until_a_master_is_replaced() {
         let master = cluster.owner(0).unwrap();
         cluster.wait_until_in_sync().unwrap();
         cluster.kill(master).unwrap();
-        // Those of the dead master are refused at first, and then known to be.
+        // Calls to the dead master are refused at first, until it is known to fail.
         let deadline = Instant::now() + PATIENCE;
         while !store.breaker().is_open() {
             assert!(Instant::now() < deadline, "nobody has seen that a node is gone");
@@ -201,7 +201,7 @@ async fn many_at_once_over_several_slots_admit_no_more_than_the_limit() {
     assert_eq!(admitted.load(Ordering::Relaxed), 40);
 }
 
-/// Asks about keys until told to stop, and says how many decisions were made and how many failed.
+/// Asks about keys until stopped, and returns how many decisions were made and how many failed.
 fn load(store: &RedisStore, stop: &Arc<AtomicBool>) -> tokio::task::JoinHandle<(u32, u32)> {
     let (store, stop) = (store.clone(), Arc::clone(stop));
     tokio::spawn(async move {
@@ -247,14 +247,14 @@ async fn slots_move_under_load_and_no_request_notices() {
         assert_eq!(failed, 0, "no request has failed");
         decided += own;
     }
-    // What is counted is what was decided: nothing was lost or counted twice on the way.
+    // What is counted is what was decided: nothing was lost or counted twice in the process.
     let mut counted = 0;
     for caller in 0..500_u64 {
         let key = Key::from(caller);
         let peeked = store.peek(&[Charge::new(rule("load"), &key, &quota)]).await.expect("the store answers");
         counted += quota.max() - peeked.outcome("load").unwrap().remaining();
     }
-    // A day gives back eleven a second.
+    // A day's quota refills eleven a second.
     assert!(counted <= decided && decided - counted < 500 * 12 * 60, "{counted} of {decided}");
     assert!(decided > 100, "{decided}");
 }
@@ -283,7 +283,7 @@ async fn a_master_that_dies_is_replaced_and_service_returns() {
     assert!(decided > 0);
 }
 
-/// A store that is made before its cluster is there finds it when it is.
+/// A store that is built before its cluster exists finds it later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_comes_later_is_found() {
     let cluster = start(3, 0);
@@ -304,7 +304,7 @@ async fn a_cluster_that_comes_later_is_found() {
     );
 }
 
-/// A node without slots has no probe to look for, and is not forgotten by the next look at who has which slots.
+/// A node without slots has no slot to probe, and must not be forgotten when the slot map is next refreshed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_slot_of_a_new_node_is_on_its_way_for_long() {
     let mut cluster = start(3, 0);
@@ -318,7 +318,7 @@ async fn the_first_slot_of_a_new_node_is_on_its_way_for_long() {
             store.charge(&[Charge::new(rule("r"), &key, &quota)]).await.expect("the store decides");
         assert_eq!(decision.outcome("r").unwrap().remaining(), left);
         if left == 90 {
-            // Another that has moved is a reason to look.
+            // Another slot that has moved is a reason to refresh the slot map.
             let (other, slot) = (Key::from("moved"), cluster.slot("moved").unwrap());
             let owner = cluster.owner(slot).unwrap();
             cluster.reshard(slot..=slot, owner, (owner + 1) % 3).unwrap_or_else(|error| panic!("{error}"));
@@ -349,7 +349,7 @@ async fn a_store_that_is_dropped_while_it_looks_for_the_nodes_leaves_nothing_beh
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drop(store);
-    // It has heard by then.
+    // By then it has received its answer.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let deadline = Instant::now() + Duration::from_secs(5);
     while cluster.nodes().iter().any(|node| connected(node) > 1) {
@@ -358,7 +358,7 @@ async fn a_store_that_is_dropped_while_it_looks_for_the_nodes_leaves_nothing_beh
     }
 }
 
-/// The answer may have come, but nobody has looked at it.
+/// The answer may have arrived, but was never polled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_over_several_slots_that_goes_away_is_given_back() {
     let cluster = start(3, 0);
@@ -384,7 +384,7 @@ async fn a_request_over_several_slots_that_goes_away_is_given_back() {
     }
 }
 
-/// Whose runtime has ended says so.
+/// Such a store reports it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_whose_runtime_has_ended_is_open() {
     let cluster = start(3, 0);

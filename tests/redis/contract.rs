@@ -1,4 +1,4 @@
-//! The promises that every store makes, kept by Redis.
+//! The contract that every store keeps, kept by Redis.
 
 use std::future::{Future, ready};
 
@@ -20,7 +20,7 @@ mod denying_from_memory {
     suite!(tokio::test(flavor = "multi_thread", worker_threads = 2), RedisHarness::new());
 }
 
-/// Stores on a shared server, at a time of their own.
+/// Stores on a shared server, each on its own time.
 struct RedisHarness {
     clock: ManualClock,
     deny_for: std::time::Duration,

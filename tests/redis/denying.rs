@@ -1,4 +1,5 @@
-//! Who was denied is denied from memory: a flood costs Redis next to nothing, and nobody is denied for longer.
+//! A caller that was denied is denied again from memory: a flood costs Redis next to nothing, and no caller
+//! is denied for longer.
 
 use std::time::{Duration, Instant};
 
@@ -49,12 +50,13 @@ async fn a_request_of_several_rules_is_denied_from_memory_too() {
         assert!(again.retry().expect("denied").after() <= denied.retry().expect("denied").after());
     }
     assert_eq!(inspector.calls("evalsha"), calls);
-    // The rule that did not deny is charged by itself as ever, and is known anew afterwards.
+    // The rule that did not deny is charged on its own as usual, and what is known of it is updated
+    // afterwards.
     assert!(charge(&store, &both[..1]).await.is_admitted());
     assert_eq!(charge(&store, &both).await.outcome("wide").expect("it was asked").remaining(), 98);
 }
 
-/// Somebody else who is admitted by a rule of theirs all changes a counter that did not deny.
+/// Another caller that is admitted by a rule both share changes a counter that did not deny.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_denied_by_one_rule_is_so_from_memory_while_others_pass_the_second() {
     let server = own_server();
@@ -78,7 +80,8 @@ async fn who_is_denied_by_one_rule_is_so_from_memory_while_others_pass_the_secon
     assert_eq!(inspector.calls("evalsha") - calls, 100, "none but the others' is asked");
 }
 
-/// Nor can the denied caller have Redis asked, or push others out of memory, by naming another key for another rule each time.
+/// Nor can a denied caller force calls to Redis, or push others out of memory, by naming a different key for
+/// another rule each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_key_that_is_another_each_time_does_not_ask_redis() {
     let server = own_server();
@@ -107,7 +110,7 @@ async fn a_second_key_that_is_another_each_time_does_not_ask_redis() {
     assert_eq!(inspector.calls("evalsha"), calls);
 }
 
-/// Who was denied once, and is admitted again and again since, need not be remembered.
+/// A caller that was denied once, and has been admitted repeatedly since, need not be remembered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_admitted_is_not_in_the_way_of_who_is_denied() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
@@ -151,7 +154,7 @@ async fn a_log_that_did_not_deny_tells_what_is_left() {
     }
     let both = [Charge::new(rule("tight"), "mallory", &tight), Charge::new(rule("log"), "mallory", &log)];
     assert!(charge(&store, &both).await.is_admitted());
-    // The five leave at 10, 11, 12, 13 and 14 seconds.
+    // The five expire at 10, 11, 12, 13 and 14 seconds.
     for (second, left) in [(5, 5), (9, 5), (10, 6), (12, 8), (13, 9), (14, 10), (20, 10)] {
         clock.set(Timestamp::from_secs(1_700_000_000 + second));
         let denied = charge(&store, &both).await;
@@ -185,7 +188,8 @@ async fn a_smaller_cost_that_fits_passes() {
     }
 }
 
-/// Of a log it is not known how long a larger cost waits than one that was denied. Redis is asked, but not each time.
+/// For a log it is unknown how much longer a larger cost waits than the one that was denied. Redis is asked,
+/// but not each time.
 #[tokio::test]
 async fn a_cost_that_rises_does_not_ask_redis_each_time() {
     let server = own_server();
@@ -250,7 +254,7 @@ async fn refunds_resets_and_new_quotas_ask_redis_again() {
     assert!(charge(&store, &one).await.is_admitted());
     while charge(&store, &one).await.is_admitted() {}
 
-    // Even one that denies as well, because it may not.
+    // Even a quota that denies as well is asked for, because it might not.
     let calls = inspector.calls("evalsha");
     let smaller = Quota::sliding_log(1, DAY);
     assert!(!charge(&store, &[Charge::new(rule("one"), "alice", &smaller)]).await.is_admitted());
@@ -277,7 +281,7 @@ async fn nobody_is_denied_for_longer_than_by_redis() {
                 let decision = charge(&store, &charges).await;
                 from_memory += u64::from(inspector.calls("evalsha") == calls);
                 if let Some(Retry::After(wait)) = decision.retry() {
-                    // Nobody else comes, so it is the same moment that each denial tells, however it was made.
+                    // No other caller interferes, so each denial names the same moment, however it was made.
                     let tells = decision.at().saturating_add(wait);
                     let ready_at = *ready_at.get_or_insert(tells);
                     assert!(

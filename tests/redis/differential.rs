@@ -1,4 +1,4 @@
-//! Redis and memory give the same answers, as the algorithms do, whatever happens.
+//! Redis and memory give the same answers as the algorithms, whatever happens.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn timelines_with_denials_from_memory_are_those_of_memory() {
     live_through(About::DeniedFromMemory).await;
 }
 
-/// What one counter goes through.
+/// A step in the life of one counter.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     At(u64),
@@ -45,7 +45,7 @@ enum Step {
 }
 use Step::{At, Charge as Take, Debit, DeniedElsewhere, Refund as GiveBack};
 
-/// Histories that random ones come by rarely. The times are in seconds.
+/// Histories that are rarely produced at random. The times are in seconds.
 fn histories() -> Vec<Vec<Step>> {
     let log = |limit, seconds| Quota::sliding_log(limit, Duration::from_secs(seconds));
     let window = |limit, seconds| Quota::fixed_window(limit, Duration::from_secs(seconds));
@@ -54,7 +54,8 @@ fn histories() -> Vec<Vec<Step>> {
     let queue = Quota::leaky_bucket(2, Duration::from_secs(420));
     let slow = Quota::token_bucket(3, Duration::from_secs(10 * 365 * 86_400)).burst(42);
     vec![
-        // What has left a log by the time of a denial does not come back with the clock, nor with a longer period.
+        // What has left a log by the time of a denial does not return with the clock, nor with a longer
+        // period.
         vec![At(0), Take(log(5, 10), 1), At(6), Take(log(5, 10), 1), At(11), Take(log(5, 10), 5), At(7)],
         vec![
             At(0),
@@ -92,8 +93,8 @@ fn histories() -> Vec<Vec<Step>> {
             DeniedElsewhere(log(500, 5), 1),
             Take(log(5, 60), 5),
         ],
-        // Nor does a window that is over and is asked again by somebody who is denied, after another quota was: it counts
-        // again for a clock that is set back.
+        // Nor does a window that is over and was asked about again by a denied request, after another quota
+        // was: it counts again for a clock that is set back.
         vec![
             At(0),
             Take(sliding(2, 120), 1),
@@ -119,7 +120,7 @@ fn histories() -> Vec<Vec<Step>> {
             At(10),
             Take(window(2, 100), 1),
         ],
-        // Nothing that was set back is nothing.
+        // Setting back a count of zero leaves it zero.
         vec![At(12), Take(window(5, 10), 0), At(9), Take(window(5, 10), 1)],
         vec![At(12), Take(window(5, 10), 2), GiveBack(2), At(9), Take(window(5, 10), 1)],
         vec![
@@ -130,7 +131,7 @@ fn histories() -> Vec<Vec<Step>> {
             At(10),
             Take(window(5, 10), 1),
         ],
-        // More than a log of a smaller limit holds, asked for nothing.
+        // More than a log of a smaller limit holds, asked with a cost of zero.
         vec![
             At(0),
             Take(log(50, 60), 9),
@@ -140,7 +141,7 @@ fn histories() -> Vec<Vec<Step>> {
             Take(log(50, 60), 9),
             Take(log(7, 60), 0),
         ],
-        // A debt that is paid off is one no more, once somebody was admitted.
+        // A debt that is paid off no longer counts as one once a charge was admitted.
         vec![At(0), Debit(bucket(10), 15), At(6), Take(bucket(10), 1), At(1), Take(bucket(10), 9)],
         vec![At(0), Debit(bucket(10), 15), At(6), DeniedElsewhere(bucket(10), 0), At(1)],
         vec![At(0), Debit(bucket(10), 15), GiveBack(6), At(1), GiveBack(20), Debit(bucket(10), u32::MAX)],
@@ -160,9 +161,9 @@ fn histories() -> Vec<Vec<Step>> {
             Take(bucket(100), 1),
         ],
         vec![At(9), Debit(bucket(10), 20), At(3), Take(bucket(10), 10), At(2), Debit(bucket(10), 1)],
-        // The slowest of all: what it owes is bounded by what can be told.
+        // The slowest bucket: what it owes is bounded by what can be represented.
         vec![At(0), Debit(slow, 30), Take(slow, 0), Debit(slow, u32::MAX), Take(slow, 1)],
-        // Costs that are wider than those of the log, and more than it can tell.
+        // Costs that are wider than those of the log, and larger than it can represent.
         vec![
             At(0),
             Take(log(5, 60), 2),

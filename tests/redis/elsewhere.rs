@@ -1,5 +1,5 @@
-//! What one node does takes effect on the others: at once where Redis is asked, and where a denial is remembered, when
-//! it no longer is.
+//! What one node does takes effect on the others: immediately where Redis is asked, and where a denial is
+//! remembered, once it no longer is.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ async fn remaining(store: &RedisStore, rule: RuleName, quota: &Quota) -> u32 {
     peeked.outcome(rule.as_str()).expect("it was asked").remaining()
 }
 
-/// Gives 3 of 10 back, or forgets all.
+/// Gives back 3 of 10, or resets the key.
 async fn ease(store: &RedisStore, rule: RuleName, receipt: Receipt, reset: bool) {
     if reset {
         store.reset(rule, "alice".into()).await.expect("the store forgets");
@@ -35,7 +35,7 @@ async fn ease(store: &RedisStore, rule: RuleName, receipt: Receipt, reset: bool)
     }
 }
 
-/// A budget that is used up, with the receipt of what used it up.
+/// Uses up a budget, and returns the receipt of the charge.
 async fn use_up(store: &RedisStore, rule: RuleName, quota: &Quota) -> Receipt {
     let decision =
         store.charge(&[Charge::new(rule, "alice", quota).cost(10)]).await.expect("the store decides");
@@ -52,7 +52,7 @@ async fn a_peek_sees_what_was_charged_elsewhere() {
         assert_eq!(remaining(&here, rule, &quota).await, 0, "{quota}");
         assert!(!admits(&here, rule, &quota, 1).await, "{quota}");
         ease(&there, rule, receipt, false).await;
-        // A denial that is remembered here is none of a peek's business.
+        // A denial that is remembered here does not affect a peek.
         assert_eq!(remaining(&here, rule, &quota).await, 3, "{quota}");
     }
 }
@@ -83,7 +83,7 @@ async fn what_is_given_back_elsewhere_takes_effect_when_the_denial_is_forgotten(
                 let asked = Instant::now();
                 assert!(!admits(&here, rule, &quota, 1).await, "{quota}");
                 ease(&there, rule, receipt, reset).await;
-                // The denial was asked for after `asked`, and answered by now.
+                // The denial was requested after `asked`, and answered by now.
                 let answered = Instant::now();
                 loop {
                     let now = Instant::now();

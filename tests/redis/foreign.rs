@@ -1,4 +1,4 @@
-//! What somebody else has put under our names: no error, no unlimited caller, and gone in time.
+//! Foreign data under our names: it causes no error and no unlimited caller, and is gone in time.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn quotas() -> Vec<Quota> {
     quotas
 }
 
-/// Puts all values in, each under a key of its own, charges each key, and hands over what came of it.
+/// Stores all values, each under its own key, charges each key, and returns the decisions.
 async fn charged(
     store: &RedisStore,
     inspector: &mut Inspector,
@@ -45,8 +45,8 @@ async fn charged(
         .collect()
 }
 
-/// Bytes of every length with every first byte, each of them for one in three quotas, and such as are counters but
-/// for one number.
+/// Bytes of every length with every first byte, each of them for one in three quotas, and values that differ
+/// from a counter in one bit or in their length.
 fn garbage(number: usize, quota: &Quota) -> Vec<Vec<u8>> {
     let mut random = Random::new(number as u64);
     let mut values = Vec::new();
@@ -65,13 +65,13 @@ fn garbage(number: usize, quota: &Quota) -> Vec<Vec<u8>> {
         counter.charge(quota, 1, now);
     }
     let bytes = counter.to_bytes();
-    // Also of one that is under two quotas.
+    // Also a counter that is under two quotas.
     let other = Quota::leaky_bucket(300, Duration::from_micros(12_345_679));
     for quota in [other, *quota] {
         counter.charge(&quota, 1, NOW.saturating_sub(Duration::from_millis(1)));
     }
     let of_two = counter.to_bytes();
-    // And of one that is under more.
+    // And one that is under more.
     let third = Quota::token_bucket(45, MINUTE);
     counter.charge(&third, 1, NOW.saturating_sub(Duration::from_micros(500)));
     counter.charge(quota, 1, NOW.saturating_sub(Duration::from_micros(400)));
@@ -104,14 +104,15 @@ async fn any_bytes_count_as_the_counter_that_they_are_or_as_none() {
         for ((value, decision), left) in values.iter().zip(decisions).zip(left) {
             let outcome = decision.outcome("foreign").expect("it was asked");
             let counter = Counter::from_bytes(value);
-            // A denied charge does not write, and a counter that is one keeps its expiry. But what is none does not deny.
+            // A denied charge does not write, and a valid counter keeps its expiry. But a value that is no
+            // counter does not deny.
             assert!(
                 left >= 0 || counter.is_some() || !outcome.is_admitted(),
                 "{quota}: {value:02x?}: {left}"
             );
             let no_log = counter.is_none() && quota.algorithm() == Algorithm::SlidingLog;
             if no_log && value.starts_with(&Counter::head(&quota)) && outcome.remaining() != quota.max() - 1 {
-                // Logs are too long to be looked through each time. What looks like one counts as one.
+                // Logs are too long to be validated each time. What looks like one counts as one.
                 let wait = outcome.retry().and_then(Retry::after).unwrap_or_default();
                 assert!(
                     outcome.remaining() < quota.max() && wait <= quota.full_refill(),
@@ -192,7 +193,7 @@ async fn lists_and_hashes_and_huge_strings_are_replaced() {
             assert!(kept.expires.is_some() && kept.value.len() < 40, "{quota}: {kept:?}");
             store.reset(rule, "alice".into()).await.expect("the store forgets");
         }
-        // A request that does not fit leaves nothing foreign behind, either.
+        // A request that does not fit leaves nothing foreign behind either.
         inspector.ask::<()>(&[b"SET", name, &[0_u8; 40]]);
         let decision = store.charge(&[Charge::new(rule, "alice", &quota).cost(3)]).await;
         assert_eq!(decision.expect("the store decides").retry(), Some(Retry::Never));

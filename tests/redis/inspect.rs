@@ -1,4 +1,4 @@
-//! Looking into a server.
+//! Looking inside a server.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -8,16 +8,16 @@ use redis::Connection;
 use tollgate_core::Timestamp;
 use tollgate_servers::RedisServer;
 
-/// A connection that sees what is there.
+/// A connection that inspects the server's content.
 pub(crate) struct Inspector(Connection);
 
-/// What is kept under a name.
+/// What is stored under a name.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) value: Vec<u8>,
-    /// When it goes away, in milliseconds since the Unix epoch; `None` if never.
+    /// When it expires, in milliseconds since the Unix epoch; `None` if never.
     pub(crate) expires: Option<u64>,
-    /// The server's time when this was seen.
+    /// The server's time when this was read.
     pub(crate) now: Timestamp,
 }
 
@@ -46,7 +46,7 @@ impl Inspector {
         Timestamp::from_micros(seconds * 1_000_000 + micros)
     }
 
-    /// What is kept under a name, all of it seen at one moment.
+    /// What is stored under a name, all read at one moment.
     pub(crate) fn kept(&mut self, name: &[u8]) -> Option<Kept> {
         let mut all = redis::pipe();
         all.atomic().cmd("TIME").cmd("GET").arg(name).cmd("PTTL").arg(name).cmd("TIME");
@@ -55,7 +55,7 @@ impl Inspector {
             all.query(&mut self.0).expect("the server works");
         let millis = |(seconds, micros): Time| seconds * 1_000 + micros / 1_000;
         if millis(before) != millis(after) {
-            // The clock went on in between: it is not known to which of the two the rest belongs.
+            // The clock advanced in between: it is unknown which of the two times the rest belongs to.
             return self.kept(name);
         }
         let expires = u64::try_from(left).ok().map(|left| millis(before) + left);
@@ -63,7 +63,7 @@ impl Inspector {
         value.map(|value| Kept { value, expires, now })
     }
 
-    /// For how many milliseconds keys are still there; -1 for ever, -2 if they are not.
+    /// The remaining lifetime of keys in milliseconds; -1 if they never expire, -2 if they do not exist.
     pub(crate) fn time_left(&mut self, names: impl Iterator<Item = String>) -> Vec<i64> {
         let mut all = redis::pipe();
         names.for_each(|name| {
@@ -72,7 +72,7 @@ impl Inspector {
         all.query(&mut self.0).expect("the server works")
     }
 
-    /// How many keys there are, and how many of them go away by themselves.
+    /// How many keys there are, and how many of them expire.
     pub(crate) fn key_counts(&mut self) -> (u64, u64) {
         let info: String = self.ask(&[b"INFO", b"keyspace"]);
         let Some(line) = info.lines().find_map(|line| line.strip_prefix("db0:")) else { return (0, 0) };
@@ -91,7 +91,7 @@ impl Inspector {
     }
 }
 
-/// Hears all that is asked of a server.
+/// Monitors every command sent to a server.
 pub(crate) struct Monitor(BufReader<TcpStream>);
 
 impl Monitor {
@@ -109,7 +109,7 @@ impl Monitor {
         String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 
-    /// All that was asked until now.
+    /// Every command up to now.
     pub(crate) fn heard(&mut self, inspector: &mut Inspector) -> Vec<String> {
         let end = format!("the end at {}", inspector.server_time());
         inspector.ask::<String>(&[b"ECHO", end.as_bytes()]);

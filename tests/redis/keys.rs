@@ -1,4 +1,4 @@
-//! What is in Redis: names, values, and for how long.
+//! The contents of Redis: names, values, and lifetimes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ async fn charge(store: &RedisStore, charges: &[Charge<'_>]) -> Decision {
     store.charge(charges).await.expect("the store decides")
 }
 
-/// Charges, refunds, resets and changed quotas, one after the other; after each, `check` is called.
+/// Makes charges, refunds, resets and quota changes, one after the other; calls `check` after each.
 async fn live(store: &RedisStore, steps: usize, mut check: impl FnMut(&Key, &Quota, &Decision)) {
     let mut random = Random::new(7);
     let rule = rule("life");
@@ -50,7 +50,7 @@ async fn live(store: &RedisStore, steps: usize, mut check: impl FnMut(&Key, &Quo
     }
 }
 
-/// A quota for which something happens on real time.
+/// A quota for which something happens in real time.
 fn sensible(random: &mut Random) -> Quota {
     let limit = random.of(&[1, 3, 7, 10, 100]);
     let period =
@@ -59,8 +59,8 @@ fn sensible(random: &mut Random) -> Quota {
     if quota.algorithm() == Algorithm::TokenBucket && random.once_in(2) { quota.burst(20) } else { quota }
 }
 
-/// For how much longer a bucket may be kept, in microseconds, so that its expiry need not change with each charge: the
-/// time of sixteen units, but two seconds at least and two hours at most.
+/// How much longer a bucket may be kept, in microseconds, so that its expiry need not change with each
+/// charge: the time of sixteen units, but at least two seconds and at most two hours.
 fn slack(quota: &Quota) -> u64 {
     let (units, micros) = quota.rate();
     match quota.algorithm() {
@@ -80,7 +80,7 @@ async fn every_key_goes_away_by_itself_at_every_instant() {
     let done = AtomicBool::new(false);
     let looks = std::thread::scope(|scope| {
         let looking = scope.spawn(|| {
-            // All the time, and not only after an answer.
+            // Continuously, and not only after an answer.
             let mut inspector = Inspector::new(&server);
             let mut looks = 0;
             while !done.load(Ordering::Relaxed) {
@@ -99,14 +99,14 @@ async fn every_key_goes_away_by_itself_at_every_instant() {
         looking.join().expect("every key expires")
     });
     assert!(looks > 0);
-    // What is written is written together with its expiry, so there is no instant between the two.
+    // A value is written together with its expiry, so there is no instant between the two.
     let heard = monitor.heard(&mut inspector);
     let written: Vec<_> = heard.iter().filter(|line| line.contains(" lua] ")).collect();
     assert!(written.len() > 1_000);
     for line in written {
         let command = line.split('"').nth(1).expect("a command is quoted").to_ascii_uppercase();
         let reads = ["TIME", "MGET", "GET", "GETRANGE", "STRLEN"].contains(&command.as_str());
-        // What is changed in place keeps the expiry that it has, or gets a later one.
+        // A value changed in place keeps its expiry, or gets a later one.
         let expires = ["SETRANGE", "PEXPIREAT"].contains(&command.as_str())
             || (command == "SET" && line.contains("\"PXAT\""));
         assert!(reads || expires || command == "DEL", "{line}");
@@ -128,12 +128,12 @@ async fn a_key_is_kept_for_as_long_as_it_matters_and_no_longer() {
         let counter = Counter::from_bytes(&kept.value).expect("it is a counter");
         let (matters_until, expires) =
             (counter.expires_at().as_micros(), kept.expires.expect("it goes away"));
-        // Redis counts in milliseconds, and a key is there until its last one is over.
+        // Redis counts in milliseconds, and a key exists until its last one is over.
         assert!((expires + 1) * 1_000 > matters_until, "{quota}: {matters_until}, {kept:?}");
         assert!(expires * 1_000 < matters_until + 3_000 + slack(quota), "{quota}: {matters_until}, {kept:?}");
-        // A quota that makes no sense changes nothing, so the key is as another one left it.
-        // Of two quotas, the other is kept for as long as it would be by itself. Of more, what all together admit is, and there
-        // a window counts twice.
+        // An invalid quota changes nothing, so the key is as another quota left it. With two quotas, the
+        // other one is kept for as long as it would be by itself. With more, what all of them together admit
+        // is kept, and there a window counts twice.
         let times = match kept.value.first() {
             Some(255) => 1,
             Some(254) => 2,
@@ -186,7 +186,7 @@ async fn nothing_is_kept_of_a_key_that_is_whole() {
         assert!(inspector.kept(name.as_bytes()).is_some(), "{quota}: something was charged");
         let receipt = Receipt::of(&decision, rule).expect("it was admitted");
         store.refund(&[Refund::new(rule, "alice", 4).receipt(receipt)]).await.expect("the store gives back");
-        // Who has left a queue keeps its distance from the next.
+        // A request that has left a queue keeps its distance from the next.
         let has_left = quota.algorithm() == Algorithm::LeakyBucket;
         assert_eq!(inspector.kept(name.as_bytes()).is_some(), has_left, "{quota}: it was given back");
     }

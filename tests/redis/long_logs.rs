@@ -1,4 +1,4 @@
-//! Logs of hundreds of admissions, which Redis changes where they are, are those of the algorithm.
+//! Logs of hundreds of admissions, which Redis changes in place, match those of the algorithm.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{calls, own_server, patient, ready, rule};
 
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// One caller, in Redis and by the algorithm.
+/// One caller, in Redis and in the algorithm.
 struct Caller {
     redis: RedisStore,
     clock: ManualClock,
@@ -116,7 +116,7 @@ async fn long_logs_are_those_of_the_algorithm() {
     assert!(in_place > Some(500), "many are changed where they are: {in_place:?}");
 }
 
-/// Who comes seldom does not keep the memory of having come often.
+/// A caller that comes rarely does not use the memory of one that comes often.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_that_becomes_short_takes_little_again() {
     let server = own_server();

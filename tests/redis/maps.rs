@@ -1,4 +1,4 @@
-//! Who has which slots, where the nodes of a cluster do not all know, or do not all say.
+//! Which node serves which slots, when the nodes of a cluster do not all know, or do not all answer.
 
 use std::time::{Duration, Instant};
 
@@ -40,13 +40,13 @@ fn wait_until(what: &str, check: impl Fn() -> bool) {
     waited.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// As in a partition: it goes on telling what was, and none of its slots is its own any more.
+/// As in a partition: it keeps reporting the old state, and none of its slots is its own any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_has_lost_sight_of_the_others_is_not_believed() {
     let cluster = start(3, 1);
     let keys: Vec<Key> = (0..3).map(|node| key_on(&cluster, node)).collect();
     let mut stores = Vec::new();
-    // Whom a store listens to first is left to chance.
+    // Which node a store asks first is random.
     for number in 0..6 {
         let store = builder(&cluster).timeout(Duration::from_secs(1)).prefix(format!("store-{number}"));
         stores.push(ready(store).await);
@@ -78,13 +78,13 @@ async fn a_node_that_has_lost_sight_of_the_others_is_not_believed() {
     }
 }
 
-/// It is the only one that answers for a while, and the only one that the store was made with. When the others go on they are still
-/// known.
+/// It is the only node that answers for a while, and the only one that the store was built with. When the
+/// others resume, they are still known.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_only_node_that_answers_has_forgotten_is_not_forgotten_by_a_store() {
     let cluster = start(3, 0);
     for node in cluster.nodes() {
-        // None is taken for dead because it stands still for a moment.
+        // No node is considered dead because it pauses for a moment.
         node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
     }
     let (lost, others) = (cluster.node(0), [cluster.node(1), cluster.node(2)]);
@@ -111,7 +111,8 @@ async fn what_the_only_node_that_answers_has_forgotten_is_not_forgotten_by_a_sto
     }
 }
 
-/// It takes connections, and never says anything. A store is told who has taken its place by the others, and does not wait for it.
+/// It accepts connections and never answers. The store learns from the others which node has taken its place,
+/// and does not wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_stands_still_does_not_keep_its_successor_from_being_found() {
     let cluster = start(3, 1);
@@ -122,7 +123,7 @@ async fn a_master_that_stands_still_does_not_keep_its_successor_from_being_found
         stores.push(ready(store.connect_timeout(Duration::from_secs(60))).await);
     }
     cluster.node(0).pause().expect("it can be stopped");
-    // Somebody has to ask for it to be seen.
+    // The failure is noticed only when something is asked.
     for store in &stores {
         admits(store, &key).await.expect_err("it does not answer");
     }
@@ -138,7 +139,7 @@ async fn a_master_that_stands_still_does_not_keep_its_successor_from_being_found
     }
 }
 
-/// A node that is told not to name hosts names a port alone: then it is on the host of whoever says so.
+/// A node configured not to name hosts names only a port, which is on the host of the node that names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_sent_to_a_port_of_the_same_host_finds_it() {
     let cluster = start(3, 0);
@@ -163,7 +164,7 @@ async fn whoever_is_sent_to_a_port_of_the_same_host_finds_it() {
     }
 }
 
-/// The connections that are there work, and no others are let in.
+/// Existing connections work, and no new ones are accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_cannot_be_asked_for_their_slots_are_no_trouble_while_they_work() {
     let cluster = start(3, 0);
@@ -177,13 +178,13 @@ async fn nodes_that_cannot_be_asked_for_their_slots_are_no_trouble_while_they_wo
         redis::cmd("CONFIG").arg(&["SET", "maxclients", "1"]).query::<()>(connection).expect("it obeys");
     }
     let until = Instant::now() + PATIENCE;
-    // A slot that has moved is a reason to ask who has which.
+    // A slot that has moved is a reason to refresh the slot map.
     for owner in (0..3).cycle() {
         for number in [owner, (owner + 1) % 3, (owner + 2) % 3] {
             let told = redis::cmd("CLUSTER").arg(&["SETSLOT", &slot, "NODE", &ids[owner]]).clone();
             told.query::<()>(&mut connections[number]).expect("it obeys");
         }
-        // A look leaves nothing behind that would have to move along.
+        // A peek leaves nothing behind that would have to move along.
         let looked = store.peek(&[Charge::new(rule("maps"), &key, &Quota::per_day(10))]).await;
         looked.unwrap_or_else(|error| panic!("every node works: {error:?}"));
         assert!(!store.breaker().is_open(), "{:?}", store.breaker());
@@ -196,7 +197,8 @@ async fn nodes_that_cannot_be_asked_for_their_slots_are_no_trouble_while_they_wo
     store.ready(Duration::ZERO).await.expect("all works");
 }
 
-/// They take connections and answer nothing. That they fail is told though nobody can say yet who else has their slots.
+/// They accept connections and answer nothing. Their failure is reported although it is unknown yet which
+/// nodes have taken over their slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_all_stand_still_are_soon_said_to_fail() {
     let cluster = start(3, 0);
@@ -212,14 +214,15 @@ async fn nodes_that_all_stand_still_are_soon_said_to_fail() {
     tokio::time::timeout(Duration::from_secs(5), open).await.expect("it is told").expect("it is told");
 }
 
-/// One of the numbers that a server tells of itself.
+/// One of the numbers that a server reports in its info.
 fn number(node: &mut redis::Connection, name: &str) -> u64 {
     let info: String = redis::cmd("INFO").arg("stats").query(node).expect("it tells");
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|number| number.trim().parse().ok()).expect("it tells this")
 }
 
-/// A node of three is gone for good: nobody has to ask the others all the time whether somebody has its slots.
+/// One of three nodes is gone permanently. The others need not be asked constantly whether any of them has
+/// its slots.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_that_does_not_come_is_looked_for_ever_more_seldom() {
     let cluster = start(3, 0);
@@ -228,7 +231,7 @@ async fn a_successor_that_does_not_come_is_looked_for_ever_more_seldom() {
     let mut connections: Vec<_> =
         [0, 1].map(|node| cluster.node(node).connect().expect("it is reached")).into_iter().collect();
     cluster.node(2).kill().expect("it can be killed");
-    // Somebody has to ask for it to be seen.
+    // The failure is noticed only when something is asked.
     let until = Instant::now() + PATIENCE;
     while !store.breaker().is_open() {
         assert!(Instant::now() < until, "the breaker is closed");
@@ -259,7 +262,7 @@ async fn a_successor_that_does_not_come_is_looked_for_ever_more_seldom() {
     }
 }
 
-/// Those who ask meanwhile do not wait for long, however long it took.
+/// Requests in the meantime do not wait for long, however long it takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_successor_that_comes_late_is_found_soon() {
     let cluster = start(3, 1);
@@ -282,7 +285,8 @@ async fn a_successor_that_comes_late_is_found_soon() {
     assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
-/// The first is told where its slot is. Whoever comes while that node is being connected to can wait as well as the first.
+/// The first request is redirected to the new node. Requests that arrive while the connection is being made
+/// can wait just like the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_lives_on_a_node_that_is_new_waits_for_it() {
     let mut cluster = start(3, 0);

@@ -1,4 +1,4 @@
-//! Rules in shadow, candidates, and swapped rules, where the counters are in Redis.
+//! Rules in shadow, candidates, and swapped rules, with counters in Redis.
 
 use std::convert::Infallible;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::support::{PATIENCE, own_server, patient, ready, rule as name, shared_
 
 type App = BoxCloneService<Request<()>, Response<Full<Bytes>>, Infallible>;
 
-/// What a path says as a number is what a request to it costs in the end, where there is a rule that is settled.
+/// A path that is a number sets the final cost of the request, if there is a rule that is settled.
 fn app(limiter: Limiter<RedisStore>) -> App {
     let inner = service_fn(|request: Request<()>| {
         if let (Ok(cost), Some(limits)) =
@@ -39,7 +39,7 @@ async fn left(store: &RedisStore, rule: &str, quota: &Quota) -> u32 {
     decision.outcome(rule).expect("it was asked").remaining()
 }
 
-/// Waits until so much is left: nobody waits for what is in shadow but the tests.
+/// Waits until this much is left: only the tests wait for what is in shadow.
 async fn until_left(store: &RedisStore, rule: &str, quota: &Quota, expected: u32) {
     let started = Instant::now();
     loop {
@@ -129,7 +129,7 @@ async fn a_swap_on_one_node_changes_its_limit_and_not_what_was_used() {
     for _ in 0..10 {
         assert_eq!(status(&at_other, "/").await, StatusCode::OK);
     }
-    // Denied by Redis, and from memory from here on, until the rule changes.
+    // Denied by Redis, and from here on from memory, until the rule changes.
     assert_eq!(status(&at_one, "/").await, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(status(&at_one, "/").await, StatusCode::TOO_MANY_REQUESTS);
     let before = one.swap(RuleSet::new(rules(12)).expect("good rules"));

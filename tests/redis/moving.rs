@@ -1,4 +1,4 @@
-//! Callers whose slot is on its way from one node of a cluster to another, for as long as that takes.
+//! Callers whose slot is moving from one node of a cluster to another, for as long as that takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use tollgate_servers::Cluster;
 
 use crate::support::{PATIENCE, key_on, ready, rule};
 
-/// Two nodes, a caller of the first, and its slot.
+/// Two nodes, a caller on the first, and its slot.
 struct Setup {
     cluster: Cluster,
     key: Key,
@@ -32,7 +32,7 @@ impl Setup {
         Self { cluster, key, slot, store: ready(settings(store)).await }
     }
 
-    /// What the rules of one request are told.
+    /// The decision on the rules of one request.
     async fn charge(&self, charges: &[(&str, Quota)]) -> Decision {
         let charges: Vec<_> =
             charges.iter().map(|(name, quota)| Charge::new(rule(name), &self.key, quota)).collect();
@@ -43,7 +43,7 @@ impl Setup {
         self.charge(charges).await.is_admitted()
     }
 
-    /// How much of each budget was used, as one look tells.
+    /// How much of each budget was used, according to one peek.
     async fn used<const N: usize>(&self, charges: [(&str, Quota); N]) -> [u32; N] {
         let asked = charges.each_ref().map(|(name, quota)| Charge::new(rule(name), &self.key, quota));
         let peeked = self.store.peek(&asked).await.expect("it looks");
@@ -57,8 +57,8 @@ fn window(limit: u32) -> Quota {
     Quota::fixed_window(limit, 30 * DAY)
 }
 
-/// Of their counters some are on the one node, some on the other, and some nowhere yet; and no node does anything of a call that is
-/// about several of which it has not got all.
+/// Some of their counters are on the one node, some on the other, and some nowhere yet. No node executes a
+/// call about several counters of which it does not have all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_rules_of_a_caller_are_decided_while_its_slot_moves() {
     let setup = Setup::new().await;
@@ -91,7 +91,7 @@ async fn who_is_denied_while_its_slot_moves_is_charged_nothing() {
         let denied = setup.charge(&[queue, wide, tight]).await;
         assert_eq!(denied.denied_by().map(RuleName::as_str).collect::<Vec<_>>(), ["tight"]);
     }
-    // What is given back is given back before whoever asks later is answered, where it asks the same node; or soon.
+    // The refund is done before a later request to the same node is answered, or soon after.
     let given_back = async {
         while setup.used([wide, tight, queue]).await != [2, 1, 1] {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -100,7 +100,7 @@ async fn who_is_denied_while_its_slot_moves_is_charged_nothing() {
     tokio::time::timeout(PATIENCE, given_back).await.expect("a denial takes nothing");
 }
 
-/// Whole requests, of which neither more than the limit nor any in part is charged.
+/// Complete requests: neither more than the limit is charged, nor any request in part.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_moves_to_and_fro_under_requests_of_several_rules() {
     const PAIRS: usize = 20;
@@ -160,7 +160,8 @@ async fn a_slot_moves_to_and_fro_under_requests_of_several_rules() {
     }
 }
 
-/// They are refused at once, as by a node whose line is full; those who may wait do so until the node is back.
+/// Excess requests are refused immediately, as by a node whose line is full. Those that may wait do so until
+/// the node is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_than_may_wait_for_a_node_that_fails_with_a_slot_on_its_way_to_it() {
     const MOST: usize = 50;
@@ -168,7 +169,7 @@ async fn no_more_than_may_wait_for_a_node_that_fails_with_a_slot_on_its_way_to_i
     let setup = Setup::with(|store| store.timeout(deadline).max_waiting(MOST)).await;
     let (there, quota) = (key_on(&setup.cluster, 1), window(1_000_000));
     for node in setup.cluster.nodes() {
-        // None is taken for dead because it stands still for a moment.
+        // No node is considered dead because it pauses for a moment.
         node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
     }
     setup.cluster.begin_move(setup.slot, 0, 1).unwrap_or_else(|error| panic!("{error}"));
@@ -187,7 +188,7 @@ async fn no_more_than_may_wait_for_a_node_that_fails_with_a_slot_on_its_way_to_i
         // So that none is refused because too many wait for the first node.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Those who are too many are told so before the others are served.
+    // Excess requests are refused before the others are served.
     let asked = Instant::now();
     while tasks.iter().filter(|task| !task.is_finished()).count() > MOST && asked.elapsed() < deadline / 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -10,7 +10,8 @@ use crate::support::{PATIENCE, own_server, patient, ready, rule};
 
 const ONCE: Quota = Quota::fixed_window(1, DAY);
 
-/// Redis was not heard of for so long that it is asked whether it is there before anything is settled.
+/// After this long without an answer from Redis, the store checks that Redis is there before it settles
+/// anything.
 const QUIET: Duration = Duration::from_millis(150);
 
 async fn is_admitted(store: &RedisStore, key: &Key) -> bool {
@@ -25,7 +26,7 @@ async fn whoever_gives_back_and_asks_again_finds_what_it_gave_back() {
         let key = Key::from(pause.as_millis() as u64);
         assert!(is_admitted(&store, &key).await);
         tokio::time::sleep(pause).await;
-        // Handed over, and not waited for.
+        // Handed over, and not awaited.
         drop(store.refund(&[Refund::new(rule("order"), &key, 1)]));
         assert!(is_admitted(&store, &key).await, "after {pause:?}");
         assert!(!is_admitted(&store, &key).await);
@@ -38,7 +39,7 @@ async fn whoever_has_to_pay_more_pays_before_it_is_admitted_again() {
     let store = ready(patient(&server)).await;
     for pause in [Duration::ZERO, QUIET] {
         let key = Key::from(pause.as_millis() as u64);
-        // So that something was heard of Redis.
+        // So that an answer from Redis was seen.
         assert!(is_admitted(&store, &Key::from(("other", pause.as_millis() as u64))).await);
         tokio::time::sleep(pause).await;
         drop(store.debit(&[Debit::new(Charge::new(rule("order"), &key, &ONCE))]));
@@ -46,7 +47,7 @@ async fn whoever_has_to_pay_more_pays_before_it_is_admitted_again() {
     }
 }
 
-/// One go at a time settles, and who asks about what the next one settles waits for that.
+/// Only one go settles at a time, and a request about what the next one settles waits for that.
 #[tokio::test]
 async fn what_is_settled_while_something_else_is_settled_comes_first_as_well() {
     let server = own_server();
@@ -55,14 +56,14 @@ async fn what_is_settled_while_something_else_is_settled_comes_first_as_well() {
         let (key, other) = (Key::from(i), Key::from(("other", i)));
         assert!(is_admitted(&store, &key).await);
         drop(store.refund(&[Refund::new(rule("order"), &other, 1)]));
-        // The other's is under way by now, or goes with this one's.
+        // The other refund is under way by now, or is sent along with this one.
         tokio::task::yield_now().await;
         drop(store.refund(&[Refund::new(rule("order"), &key, 1)]));
         assert!(is_admitted(&store, &key).await, "{i}");
     }
 }
 
-/// Nobody waits for what others have settled.
+/// No request waits for what others have settled.
 #[tokio::test]
 async fn others_are_not_kept_waiting_by_what_is_settled() {
     let server = own_server();
@@ -74,7 +75,7 @@ async fn others_are_not_kept_waiting_by_what_is_settled() {
     assert!(first && second);
 }
 
-/// Nobody fails for the sake of the order: where the way is long, who asks goes at once.
+/// No request fails for the sake of the order: where latency is high, it is sent immediately.
 #[tokio::test]
 async fn who_has_no_time_to_wait_for_what_is_settled_goes_at_once() {
     let server = own_server();
@@ -86,7 +87,7 @@ async fn who_has_no_time_to_wait_for_what_is_settled_goes_at_once() {
         let builder = RedisStore::builder(Servers::one(url.as_str()).expect("an address"));
         let store = ready(builder.timeout(timeout).connect_timeout(PATIENCE)).await;
         proxy.set(Mode::delay(Duration::from_millis(each_way))).expect("the proxy delays");
-        // What is usual is learnt from answers.
+        // The store learns from answers what is usual.
         for i in 0..8_u64 {
             assert!(is_admitted(&store, &Key::from((each_way, i))).await);
         }
@@ -100,7 +101,7 @@ async fn who_has_no_time_to_wait_for_what_is_settled_goes_at_once() {
     }
 }
 
-/// Nor where many are settled all the time.
+/// Nor when many settle all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_whose_charges_are_all_given_back_is_answered() {
     let server = own_server();

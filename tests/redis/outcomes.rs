@@ -1,4 +1,4 @@
-//! Thousands of requests at once, each with an outcome of its own: what is left at the end is the quota without what
+//! Thousands of requests at once, each with a different fate: what is left at the end is the quota less what
 //! should have counted, in memory and in Redis.
 
 use std::convert::Infallible;
@@ -25,22 +25,22 @@ const REQUESTS: u64 = 10_000;
 const AT_ONCE: usize = 100;
 const CALLERS: u64 = 40;
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
-    /// Its response says nothing of its cost.
+    /// Its response says nothing about its cost.
     Kept,
     /// Its response says that it was free.
     Free,
     /// Its response says what it has cost.
     Priced(u32),
-    /// Its handler says twice what it has cost, the second time rightly.
+    /// Its handler reports its cost twice, the second time correctly.
     Handled(u32, u32),
     /// Its handler charges more, and gives a part back.
     More(u32, u32),
-    /// Its body is so long, and is read to the end.
+    /// Its body has this length, and is read to the end.
     Streamed(u32),
-    /// Its body is so long, and is not read.
+    /// Its body has this length, and is not read.
     Unread(u32),
     /// Its client goes away before there is a response.
     Gone,
@@ -70,7 +70,7 @@ impl Wanted {
         Self { caller: random.below(CALLERS), reserved: 1 + random.below(20) as u32, fate: random.of(&fates) }
     }
 
-    /// What it should count, if it was admitted, and the handler got so much more.
+    /// What it should count if it was admitted and the handler was granted `more`.
     fn counts(self, more: u32) -> u32 {
         match self.fate {
             Fate::Kept | Fate::Gone | Fate::Unread(_) => self.reserved,
@@ -81,13 +81,13 @@ impl Wanted {
     }
 }
 
-/// What a response says of its cost.
+/// What a response says about its cost.
 #[derive(Clone, Copy)]
 struct Price(Settle);
 
 type Body = Metered<Full<Bytes>, ByteCount>;
 
-/// Says how much more it was given; and when the request that waits for ever is there.
+/// Sends how much more was granted, and signals when the request that never completes has arrived.
 type Told = mpsc::UnboundedSender<u32>;
 
 async fn handle(request: Request<()>) -> Result<Response<Body>, Infallible> {
@@ -123,7 +123,7 @@ async fn handle(request: Request<()>) -> Result<Response<Body>, Infallible> {
     Ok(response)
 }
 
-/// Sends a request, sees to its fate, and says what it should count; `None` if it was denied.
+/// Sends a request, carries out its fate, and returns what it should count; `None` if it was denied.
 async fn send<S: Store>(layer: RateLimitLayer<S>, wanted: Wanted) -> Option<u32> {
     let (told, mut is_told) = mpsc::unbounded_channel();
     let mut request = Request::new(());
@@ -165,7 +165,7 @@ async fn is_exact<S: Store>(store: S, quota: Quota, seed: u64) {
         .for_each_concurrent(AT_ONCE, |wanted| {
             let (layer, counted, denied) = (layer.clone(), Arc::clone(&counted), &denied);
             async move {
-                // On any thread, so that they really are at once.
+                // On any thread, so that they really run at once.
                 let (total, more) = match tokio::spawn(send(layer, wanted)).await.unwrap() {
                     Some(cost) => (&counted[wanted.caller as usize], cost.into()),
                     None => (denied, 1),
@@ -174,7 +174,7 @@ async fn is_exact<S: Store>(store: S, quota: Quota, seed: u64) {
             }
         })
         .await;
-    // Tight quotas deny some, and not most.
+    // Tight quotas deny some requests, but not most.
     let denied = denied.into_inner();
     assert!(denied < REQUESTS / 2, "{denied} were denied");
     assert!((denied > 0) == (quota.max() < 10_000), "{denied} were denied");
@@ -188,7 +188,7 @@ async fn is_exact<S: Store>(store: S, quota: Quota, seed: u64) {
     }
 }
 
-/// Waits for settlements that were handed over and may be under way.
+/// Waits for settlements that were handed over and may still be under way.
 async fn becomes<F: Future<Output = u64>>(remaining: impl Fn() -> F, expected: u64) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -201,8 +201,8 @@ async fn becomes<F: Future<Output = u64>>(remaining: impl Fn() -> F, expected: u
     }
 }
 
-/// Quotas of which nothing comes back during a test, and that do or do not hold what all requests cost. No leaky bucket:
-/// it gives back only the last place in its queue.
+/// Quotas of which nothing comes back during a test, and that do or do not hold the cost of all requests. No
+/// leaky bucket: it gives back only the last place in its queue.
 fn quotas() -> impl Iterator<Item = Quota> {
     [100_000, 2_000].into_iter().flat_map(|limit| {
         [

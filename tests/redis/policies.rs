@@ -1,4 +1,4 @@
-//! What rules do while Redis is gone, and that all is as before when it is back.
+//! What rules do while Redis is gone, and that everything is as before once it is back.
 
 use std::convert::Infallible;
 
@@ -17,7 +17,7 @@ use crate::support::{PATIENCE, patient};
 
 type Reply = Response<Full<Bytes>>;
 
-/// One process of a fleet: three paths, a rule and a policy for each, and a rule for all.
+/// One process of a fleet: three paths, each with a rule and a policy, and a rule for all.
 struct Node {
     store: RedisStore,
     service: BoxCloneService<Request<()>, Reply, Infallible>,
@@ -53,7 +53,7 @@ impl Node {
         reply
     }
 
-    /// How many of `n` requests are admitted, the others being denied.
+    /// How many of `n` requests are admitted; the others must be denied.
     async fn admitted(&self, n: usize, path: &str) -> usize {
         let mut admitted = 0;
         for _ in 0..n {
@@ -121,7 +121,7 @@ async fn four_nodes_with_a_quarter_each_admit_the_whole_and_no_more() {
     for _ in 0..4 {
         nodes.push(Node::start(&server).await);
     }
-    // In turns, as a load balancer does it.
+    // In turns, as from a load balancer.
     let admitted = async |requests: usize| {
         let mut admitted = 0;
         for turn in 0..requests {
@@ -132,7 +132,7 @@ async fn four_nodes_with_a_quarter_each_admit_the_whole_and_no_more() {
     assert_eq!(admitted(40).await, 40);
 
     server.kill().expect("it can be killed");
-    // A node knows nothing of the others and of what was before.
+    // A node knows nothing about the others or about what was counted before.
     assert_eq!(admitted(120).await, 100);
     for node in &nodes {
         assert_eq!(node.admitted(5, "/local").await, 0);

@@ -1,22 +1,22 @@
-//! Quotas, costs and pauses that look random and are the same each time.
+//! Quotas, costs and pauses that look random and are the same in each run.
 
 use std::time::Duration;
 
 use tollgate_core::{DAY, HOUR, MINUTE, Quota, SECOND};
 
-/// The seeds of so many cases: `TOLLGATE_CASES` says how many instead, and `TOLLGATE_SEED` which is the first.
+/// The seeds of this many cases. `TOLLGATE_CASES` overrides the number, and `TOLLGATE_SEED` the first seed.
 pub(crate) fn cases(cases: u64) -> std::ops::Range<u64> {
     let from_env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = from_env("TOLLGATE_SEED").unwrap_or(0);
     first..first + from_env("TOLLGATE_CASES").unwrap_or(cases)
 }
 
-/// Numbers that look random and are the same each time (SplitMix64).
+/// Numbers that look random and are the same in each run (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
     state: u64,
-    /// If set, limits are small and periods are about that long, so that what happens to one counter matters to the
-    /// next, and budgets are used up again and again.
+    /// If set, limits are small and periods are about this long, so that what happens to one counter matters
+    /// to the next, and budgets are used up repeatedly.
     about: Option<Duration>,
 }
 
@@ -25,7 +25,7 @@ impl Random {
         Self { state: seed, about: None }
     }
 
-    /// Keeps to small limits, and to periods of about the same length.
+    /// Restricts limits to small ones, and periods to about the same length.
     pub(crate) fn focus(&mut self) {
         self.about = Some(self.period());
     }
@@ -43,7 +43,7 @@ impl Random {
         self.next() % bound
     }
 
-    /// Whether something happens that happens once in so many times.
+    /// True once in this many times, on average.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -82,7 +82,7 @@ impl Random {
         }
     }
 
-    /// A quota of any shape; mostly one whose limit is small enough to be reached, sometimes one that makes no sense.
+    /// A quota of any shape; mostly with a limit small enough to be reached, sometimes an invalid one.
     pub(crate) fn quota(&mut self) -> Quota {
         loop {
             let (limit, period, capacity) = (self.limit(), self.period(), self.limit());
@@ -101,7 +101,7 @@ impl Random {
         }
     }
 
-    /// The quota with something about it changed.
+    /// The quota with one property changed.
     pub(crate) fn changed(&mut self, quota: &Quota) -> Quota {
         let (limit, period) = (quota.limit(), quota.period());
         let changed = match self.below(6) {
@@ -127,7 +127,7 @@ impl Random {
         }
     }
 
-    /// A pause that matters to a quota: nothing, a little, a part of its refill, or more than all of it.
+    /// A pause that matters to a quota: none, a short one, a part of its refill, or more than all of it.
     pub(crate) fn pause(&mut self, quota: &Quota) -> Duration {
         let refill = (quota.full_refill().as_micros() as u64).max(1);
         let pause = Duration::from_micros(match self.below(10) {
@@ -139,7 +139,7 @@ impl Random {
             8 => self.below(refill + 2),
             _ => self.below(3 * refill + 2),
         });
-        // Years only now and then, so that a timeline does not come to the end of what clocks count.
+        // Years only occasionally, so that a timeline does not reach the end of what clocks can count.
         pause.min(if self.once_in(20) { 1_000 * DAY } else { 30 * DAY })
     }
 

@@ -12,7 +12,7 @@ fn start() -> Cluster {
     Cluster::start(3, 0).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A store that asks about everything, if nothing else is said.
+/// A store that by default remembers no denials, and so asks about everything.
 fn of(cluster: &Cluster) -> RedisStoreBuilder {
     let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
     RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(Duration::ZERO)
@@ -23,8 +23,8 @@ fn asked(cluster: &Cluster) -> u32 {
     cluster.nodes().iter().map(|node| calls(node, "evalsha").expect("it counts")).sum()
 }
 
-/// The part that admits is given back and so not known, and a leaky bucket is only looked at: neither must have the cluster asked
-/// for each denial.
+/// The part that admits is given back and so is not known, and a leaky bucket is only peeked at. Neither must
+/// cause a call to the cluster for each denial.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_denied_from_memory() {
     let cluster = start();
@@ -44,12 +44,13 @@ async fn a_flood_is_denied_from_memory() {
     }
 }
 
-/// What one node has denied is denied, whether or not another answers, and whether or not its breaker is open.
+/// What one node has denied is denied, whether or not another answers, and whether or not its breaker is
+/// open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denial_is_none_the_less_one_when_another_node_fails() {
     let cluster = start();
     for node in cluster.nodes() {
-        // Or the others would say that the cluster is down.
+        // Otherwise the others would report that the cluster is down.
         node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
     }
     let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));
@@ -79,7 +80,7 @@ async fn a_denial_is_none_the_less_one_when_another_node_fails() {
     }
 }
 
-/// A place in the queue of a leaky bucket cannot be given back once somebody stands behind it.
+/// A place in the queue of a leaky bucket cannot be given back once another request is behind it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_denied_elsewhere_takes_no_place_in_a_queue() {
     let cluster = start();
@@ -104,7 +105,7 @@ async fn who_is_denied_elsewhere_takes_no_place_in_a_queue() {
     }
     let left = store.peek(&[Charge::new(rule("leaky"), &a, &leaky)]).await.expect("the store answers");
     assert_eq!(left.outcome("leaky").expect("it was asked").remaining(), 1_000 - 160);
-    // And who is denied by nobody has its place.
+    // And a request that no rule denies keeps its place.
     store.reset(rule("tight"), (&b).into()).await.expect("it is forgotten");
     let both = [Charge::new(rule("leaky"), &a, &leaky), Charge::new(rule("tight"), &b, &tight)];
     let admitted = store.charge(&both).await.expect("the store decides");
@@ -112,7 +113,8 @@ async fn who_is_denied_elsewhere_takes_no_place_in_a_queue() {
     assert_eq!(admitted.outcome("leaky").expect("it was asked").remaining(), 1_000 - 161);
 }
 
-/// A leaky bucket that is full is not only looked at: who is denied by it is told a wait that is true, and not for ever the same.
+/// A full leaky bucket is not only peeked at: a request that it denies is given a true wait, not the same one
+/// forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_denies_is_brought_to_a_changed_clock_or_quota() {
     let cluster = start();
@@ -134,7 +136,7 @@ async fn a_queue_that_denies_is_brought_to_a_changed_clock_or_quota() {
     }
 }
 
-/// Puts the second node of a cluster behind a proxy, for whoever asks the nodes where they are.
+/// Puts the second node of a cluster behind a proxy, for clients that ask the nodes for their addresses.
 async fn behind_proxy(cluster: &Cluster) -> Proxy {
     let proxy = Proxy::start(cluster.node(1).port()).expect("a proxy");
     let port = proxy.port().to_string();
@@ -158,7 +160,7 @@ async fn used(store: &RedisStore, charge: &Charge<'_>) -> Result<u32, StoreError
     Ok(outcome.limit() - outcome.remaining())
 }
 
-/// Waits until so much of a budget is used, and a while longer, so that nothing more is to come.
+/// Waits until this much of a budget is used, and a while longer, to see that nothing more follows.
 async fn comes_to(store: &RedisStore, charge: &Charge<'_>, expected: u32) {
     let deadline = Instant::now() + PATIENCE / 4;
     while used(store, charge).await.ok() != Some(expected) && Instant::now() < deadline {
@@ -168,13 +170,14 @@ async fn comes_to(store: &RedisStore, charge: &Charge<'_>, expected: u32) {
     assert_eq!(used(store, charge).await.expect("the store looks"), expected);
 }
 
-/// One node denies, another has charged in time, but is heard of too late: nothing stays charged. But who was told that the store
-/// failed may have been let in, and stays charged.
+/// One node denies, and another has charged in time but answers too late: nothing stays charged. But a
+/// request for which the store failed may have been let through, and stays charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_denied_is_given_back_what_another_node_tells_too_late() {
     let cluster = start();
     if cluster.node(0).version().expect("it tells").as_redis < (7, 0, 0) {
-        // Before that, nodes that know each other hear of no other port, and so no proxy can stand between.
+        // In older versions, nodes that know each other do not learn of a changed port, so no proxy can be
+        // put between them.
         return;
     }
     let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));

@@ -7,10 +7,10 @@ use tollgate_core::{Key, Quota, RuleName};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
 use tollgate_servers::{Cluster, RedisServer};
 
-/// How long to wait for a store to be ready, on a machine that is busy.
+/// How long to wait for a store to be ready, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A server for all tests that do no harm to it.
+/// A server for all tests that do not harm it.
 pub(crate) fn shared_server() -> &'static RedisServer {
     static SERVER: LazyLock<RedisServer> = LazyLock::new(own_server);
     &SERVER
@@ -21,17 +21,17 @@ pub(crate) fn own_server() -> RedisServer {
     RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A store on a server, with time enough that a busy machine is no failure.
+/// A store on a server, with enough time that a busy machine causes no failure.
 pub(crate) fn patient(server: &RedisServer) -> RedisStoreBuilder {
     patient_at(&server.url())
 }
 
-/// The same for a server that somebody else has started.
+/// The same for a server that was started elsewhere.
 pub(crate) fn patient_at(url: &str) -> RedisStoreBuilder {
     RedisStore::builder(Servers::one(url).expect("the server has an address")).timeout(PATIENCE)
 }
 
-/// The store, once it works.
+/// The store, once it is ready.
 pub(crate) async fn ready(builder: RedisStoreBuilder) -> RedisStore {
     let store = builder.build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the server works");
@@ -53,7 +53,7 @@ pub(crate) fn each(limit: u32, period: Duration) -> [Quota; 5] {
     ]
 }
 
-/// How many commands of a name, with all that it has below it, a server has run.
+/// How often a server has run a command, including its subcommands.
 pub(crate) fn calls(server: &RedisServer, command: &str) -> Option<u32> {
     let redis::Value::BulkString(info) = server.command(&["INFO", "commandstats"]).ok()? else { return None };
     let of_command = |line: &str| {

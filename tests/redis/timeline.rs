@@ -1,4 +1,4 @@
-//! One timeline, lived through by Redis, by memory, and by the algorithms themselves.
+//! One timeline, followed by Redis, by memory, and by the algorithms themselves.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use tollgate_redis::RedisStore;
 use crate::random::Random;
 use crate::support::{patient, ready, rule, shared_server};
 
-/// What a timeline is about.
+/// What happens in a timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum About {
-    /// The clock steps back at any time. The store in memory is not part of it: it settles what was set back when it
-    /// sweeps, so its answers depend on when it does.
+    /// The clock steps back at any time. The in-memory store does not take part: it settles what was set back
+    /// when it sweeps, so its answers depend on when that happens.
     StepsBack,
-    /// The clock steps back, and all counters are asked right after it.
+    /// The clock steps back, and all counters are asked right afterwards.
     StepsBackAndSettles,
-    /// The clock goes forwards, and what was denied is denied from memory. (Then Redis does not know that it was
-    /// asked, which after a step back is a difference.)
+    /// The clock goes forwards, and what was denied is denied from memory. (Then Redis does not know that it
+    /// was asked, which makes a difference after a step back.)
     DeniedFromMemory,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Timeline {
     at_once: bool,
     keys: Vec<Key>,
     receipts: VecDeque<(One, Receipt)>,
-    /// What was done last, for whoever looks for a mistake.
+    /// What was done last, for debugging.
     history: VecDeque<String>,
 }
 
@@ -82,7 +82,7 @@ impl Timeline {
         }
     }
 
-    /// Lives through so many steps.
+    /// Runs this many steps.
     pub(crate) async fn run(mut self, steps: usize) {
         while self.step < steps {
             self.step += 1;
@@ -111,13 +111,13 @@ impl Timeline {
         self.history.push_back(format!("{}  {what}", self.now()));
     }
 
-    /// Where and when it is, and how it came to be.
+    /// The seed, the kind, the step and the recent history.
     fn place(&self) -> String {
         let history: Vec<_> = self.history.iter().map(String::as_str).collect();
         format!("seed {}, {:?}, step {}:\n{}", self.seed, self.about, self.step, history.join("\n"))
     }
 
-    /// One to four charges; at times of one counter twice.
+    /// One to four charges; sometimes two on the same counter.
     fn request(&mut self) -> Vec<One> {
         if self.at_once {
             for ((_, quota), former) in self.rules.iter_mut().zip(&mut self.former) {
@@ -149,7 +149,7 @@ impl Timeline {
         request.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// What the algorithms say.
+    /// What the algorithms decide.
     fn modelled(&mut self, request: &[One], peek: bool) -> Decision {
         let now = self.now();
         let mut names: Vec<(RuleName, Key)> = Vec::new();
@@ -170,7 +170,7 @@ impl Timeline {
         }
         let decision = algorithm::decide(&mut counters, &places, &self.charges(request), now);
         for (name, counter) in names.into_iter().zip(counters) {
-            // A key that was never charged is not there yet.
+            // A key that was never charged does not exist yet.
             if self.model.contains_key(&name) || decision.is_admitted() {
                 self.model.insert(name, counter);
             }
@@ -218,8 +218,8 @@ impl Timeline {
         }
     }
 
-    /// Gives back: the last charge or an older one, once or again, all of it or more or less, to whom it was charged
-    /// or to somebody else, or without a receipt.
+    /// Refunds the last charge or an older one, once or again, all of it or more or less, to the key it was
+    /// charged to or to another one, or without a receipt.
     async fn refund(&mut self) {
         if self.random.once_in(2) {
             self.pause().await;
@@ -254,12 +254,12 @@ impl Timeline {
         }
     }
 
-    /// Takes what is due, whether or not it fits.
+    /// Takes what is owed, whether or not it fits.
     async fn debit(&mut self) {
         if self.random.once_in(2) {
             self.pause().await;
         }
-        // Anew, or more for what was charged before, which may be gone; or for what never was.
+        // A new debit, one for an earlier charge, which may be gone, or one for a charge that was never made.
         let (request, receipt) = match (self.random.below(4), self.receipts.front().copied()) {
             (0, _) => (self.request(), Some(self.wrong_receipt())),
             (1 | 2, Some((one, receipt))) => ([one].into_iter().collect(), Some(receipt)),
@@ -270,7 +270,7 @@ impl Timeline {
         for (rule, key, cost) in &request {
             let (rule, quota) = self.rules[*rule];
             let name = (rule, self.keys[*key]);
-            // What takes nothing leaves nothing of a key that was never charged.
+            // A debit of nothing leaves nothing behind for a key that was never charged.
             if self.model.contains_key(&name) || (*cost > 0 && quota.max() > 0) {
                 self.model
                     .entry(name)
@@ -326,12 +326,12 @@ impl Timeline {
         let now = self.now();
         let expired = self.model.iter().filter(|(_, counter)| counter.expires_at() <= now);
         let mut expired: Vec<_> = expired.map(|(name, _)| *name).collect();
-        // In an order that is the same each time.
+        // In an order that is the same in each run.
         expired.sort_unstable_by_key(|(rule, key)| (rule.as_str(), key.to_string()));
         expired
     }
 
-    /// Redis drops something that has expired, of which nobody is told.
+    /// Redis drops something that has expired, without notifying the store.
     async fn expire(&mut self) {
         for name in self.expired() {
             if self.random.once_in(2) {
@@ -347,7 +347,7 @@ impl Timeline {
         let pause = self.random.pause(&quota);
         self.clock.advance(pause);
         if pause > 10 * DAY {
-            // Memory keeps 32 bits of a window's number; what it should have swept would look like new.
+            // Memory keeps 32 bits of a window's number; what it should have swept would look new.
             for name in self.expired() {
                 self.forget(name).await;
             }
@@ -355,7 +355,7 @@ impl Timeline {
     }
 
     async fn step_back(&mut self) {
-        // What has expired may have been forgotten, and is not to come back with the clock.
+        // What has expired may have been forgotten, and must not return with the clock.
         for name in self.expired() {
             self.forget(name).await;
         }
@@ -367,7 +367,7 @@ impl Timeline {
             let rules = 0..self.rules.len();
             let all = rules.flat_map(|rule| (0..self.keys.len()).map(move |key| (rule, key, u32::MAX)));
             self.charge_all(all.collect()).await;
-            // Under a quota that makes no sense nothing is settled, but by the store in memory, whenever it sweeps.
+            // Under an invalid quota nothing is settled, except by the in-memory store, whenever it sweeps.
             for rule in 0..self.rules.len() {
                 let (name, quota) = self.rules[rule];
                 for key in 0..self.keys.len() {

@@ -1,4 +1,4 @@
-//! The ways to reach a server.
+//! The ways to connect to a server.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn at(address: impl tollgate_redis::IntoClient) -> RedisStore {
     ready(RedisStore::builder(Servers::one(address).expect("an address"))).await
 }
 
-/// Charges one of two, and says whether there was room.
+/// Charges one of two, and returns whether it fit.
 async fn admits(store: &RedisStore, key: &str) -> bool {
     let (rule, key) = (RuleName::new("topology").expect("a name"), Key::from(key));
     let quota = Quota::fixed_window(2, 30 * 24 * 60 * MINUTE);
@@ -53,7 +53,7 @@ async fn a_user_with_a_password_and_a_database() {
     let store = at(format!("{}3", server.url())).await;
     decides(&store, "alice").await;
     assert_eq!(keys(&server, "3"), ["tollgate:topology:{alice}"]);
-    // Long logs are changed where they are, which takes other commands.
+    // Long logs are changed in place, which takes other commands.
     let log = Quota::sliding_log(1_000, HOUR);
     for _ in 0..100 {
         let charge = Charge::new(rule("log"), "alice", &log);
@@ -86,7 +86,7 @@ async fn a_unix_socket() {
     store.ready(PATIENCE).await.expect("it is back");
 }
 
-/// A server with TLS, unless it was built without.
+/// A server with TLS, unless it was built without it.
 fn with_tls(started: tollgate_servers::Result<RedisServer>) -> Option<RedisServer> {
     match started {
         Err(error) if error.lacks_tls() => {
@@ -106,7 +106,7 @@ async fn tls() {
     let trusting = TlsCertificates { client_tls: None, root_cert };
     let store = at(Client::build_with_tls(url.as_str(), trusting).expect("a client")).await;
     decides(&store, "alice").await;
-    // Whoever does not trust it does not speak to it.
+    // A client that does not trust its certificate does not talk to it.
     let store = RedisStore::builder(Servers::one(url).expect("an address"));
     let store = store.build().expect("the store can be made");
     let error = store.ready(Duration::from_millis(200)).await.expect_err("it is not trusted");
@@ -135,7 +135,7 @@ async fn the_master_that_sentinels_know() {
     let nobody = Servers::sentinel(sentinels.urls(), "nobody", node).expect("addresses");
     let nobody = RedisStore::builder(nobody).build().expect("the store can be made");
 
-    // The first of them is not there.
+    // The first one does not exist.
     let urls = ["redis://127.0.0.1:1/".to_owned()].into_iter().chain(sentinels.urls());
     let servers = Servers::sentinel(urls, Sentinels::NAME, node).expect("addresses");
     let builder = RedisStore::builder(servers).timeout(Duration::from_millis(100));
@@ -151,7 +151,7 @@ async fn the_master_that_sentinels_know() {
     let (tally, callers) = load.stop().await;
     tally.assert_orderly();
     assert_eq!(tally.protocol, 0, "{tally:?}");
-    // What the replica had not heard of is lost with the master.
+    // What had not reached the replica is lost with the master.
     assert!(counted(&store, &callers).await > 0);
 
     let error = nobody.ready(Duration::ZERO).await.expect_err("there is no such master");

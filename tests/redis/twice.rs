@@ -1,4 +1,4 @@
-//! Requests that charge one counter under several quotas, as a caller's tiers may be.
+//! Requests that charge one counter under several quotas, as a caller's tiers may.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tollgate_core::{Charge, Clock, DAY, Key, ManualClock, MemoryStore, Quota, St
 use crate::random::{Random, cases};
 use crate::support::{patient, ready, rule, shared_server};
 
-/// Each of them is decided as if it came alone with the sum of what came before, and all are charged or none.
+/// Each charge is decided as if it came alone with the sum of those before it, and all are charged or none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_that_a_request_charges_under_several_quotas_is_the_same_everywhere() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_040));
@@ -43,7 +43,7 @@ async fn a_counter_that_a_request_charges_under_several_quotas_is_the_same_every
     assert!(admitted > 0 && denied > 0, "{admitted} {denied}");
 }
 
-/// What one request asks must not fail those who are asked with it.
+/// One request must not make others that are sent along with it fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_asked_along_with_it_is_answered() {
     let store = ready(patient(shared_server()).prefix("twice-bystanders")).await;

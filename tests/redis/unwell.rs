@@ -1,4 +1,4 @@
-//! A cluster that is not well: down as a whole, with slots that are on their way, with nodes that do not answer.
+//! An unhealthy cluster: down as a whole, with moving slots, or with nodes that do not answer.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tollgate_servers::{Cluster, RedisServer, wait};
 
 use crate::support::{PATIENCE, key_on, rule};
 
-/// How much later than its deadline an answer may come, on a machine that has much else to do.
+/// How much later than its deadline an answer may come, on a busy machine.
 const MARGIN: Duration = Duration::from_millis(250);
 
 fn start() -> Cluster {
@@ -50,7 +50,7 @@ fn is_down(node: &RedisServer) -> bool {
     }
 }
 
-/// Its nodes answer, and refuse all: then they are not asked, and each request fails at once.
+/// Its nodes answer, and refuse everything. Then they are not asked, and each request fails immediately.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_is_down_is_not_asked_until_it_works() {
     let deadline = Duration::from_millis(200);
@@ -68,7 +68,7 @@ async fn a_cluster_that_is_down_is_not_asked_until_it_works() {
         )
         .expect("the others see that a node is gone");
     });
-    // Somebody has to ask for it to be seen.
+    // The failure is noticed only when something is asked.
     let until = Instant::now() + PATIENCE;
     while !store.breaker().is_open() {
         assert!(Instant::now() < until, "the breaker is closed");
@@ -82,7 +82,7 @@ async fn a_cluster_that_is_down_is_not_asked_until_it_works() {
         longest = longest.max(asked.elapsed());
     }
     assert!(longest < deadline, "it fails at once: {longest:?}");
-    // Some probes.
+    // Only some probes.
     let asked = refused(node) - before;
     assert!(asked < 100, "it was asked {asked} times");
     tokio::task::block_in_place(|| {
@@ -95,24 +95,24 @@ async fn a_cluster_that_is_down_is_not_asked_until_it_works() {
     assert!(admits(&store, rule, &key).await.expect("it is decided"));
 }
 
-/// Who was sent elsewhere has waited for a while, and so has less time than those who are under way there.
+/// A redirected request has already waited, and so has less time left than those that are under way there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_is_sent_elsewhere_waits_no_longer_than_its_deadline() {
     let deadline = Duration::from_secs(1);
     let cluster = start();
     for node in cluster.nodes() {
-        // None is taken for dead because it stands still for a moment.
+        // No node is considered dead because it pauses for a moment.
         node.command(&["CONFIG", "SET", "cluster-node-timeout", "60000"]).expect("it obeys");
     }
     let store = store(&cluster, deadline).await;
     let (rule, moving, there) = (rule("elsewhere"), key_on(&cluster, 0), key_on(&cluster, 1));
     let slot = cluster.slot(&moving.to_string()).expect("it has one");
-    // The first says of each new counter of the slot that the second is to be asked.
+    // The first node redirects requests about new counters of the slot to the second.
     cluster.begin_move(slot, 0, 1).unwrap_or_else(|error| panic!("{error}"));
     for key in [&moving, &there] {
         assert!(admits(&store, rule, key).await.expect("it is decided"));
     }
-    // Nobody is looked after any more because of those.
+    // No deadline of those is being watched any more.
     tokio::time::sleep(deadline).await;
     cluster.node(0).pause().expect("it can be stopped");
     let (asked, sent_elsewhere) = (Instant::now(), charging(&store, rule, &moving));
@@ -131,7 +131,7 @@ async fn whoever_is_sent_elsewhere_waits_no_longer_than_its_deadline() {
     assert!(waited < deadline + MARGIN, "{waited:?}");
 }
 
-/// One of them has moved, the other has not: what asks about both is told to try again.
+/// One counter has moved, the other has not. A call about both is told to try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_who_share_a_slot_that_is_on_its_way_do_not_keep_each_other_from_it() {
     let cluster = start();
@@ -165,13 +165,13 @@ async fn those_who_share_a_slot_that_is_on_its_way_do_not_keep_each_other_from_i
     for rule in rules {
         let peeked = store.peek(&[Charge::new(rule, &key, &Quota::per_day(1_000_000))]).await;
         let left = peeked.expect("it answers").outcome(rule.as_str()).expect("it was asked").remaining();
-        // A day gives back eleven a second.
+        // A day's quota refills eleven a second.
         let counted = 1_000_000 - left;
         assert!((1..=401).contains(&counted), "{counted}");
     }
 }
 
-/// A slot that nobody serves concerns those who live there, and not the others of the node that says so.
+/// A slot that no node serves affects only its own keys, and not the others of the node that says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_nobody_serves_is_no_reason_to_fail_others() {
     let cluster = start();
@@ -188,7 +188,7 @@ async fn a_slot_that_nobody_serves_is_no_reason_to_fail_others() {
     }
     for node in cluster.nodes() {
         node.command(&["CONFIG", "SET", "cluster-require-full-coverage", "no"]).expect("it obeys");
-        // Those who do not have it may know of it or not.
+        // Nodes that do not have the slot may know of it or not.
         drop(node.command(&["CLUSTER", "DELSLOTS", &slot.to_string()]));
     }
     for _ in 0..50 {

@@ -1,4 +1,4 @@
-//! Waiting for a budget that is in Redis.
+//! Waiting for a budget in Redis.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ async fn jobs_are_ready_one_after_the_other_in_the_order_in_which_they_came() {
                 assert!(limiter.charge("jobs", "worker").until_ready().await.unwrap().is_admitted());
                 order.lock().unwrap().push(number);
             });
-            // Asked for in this order, and waited for in any. On a machine that does other things, one may be answered by then.
+            // Asked in this order, and awaited in any. On a busy machine, one may have been answered by then.
             if (&mut job).now_or_never().is_none() {
                 tasks.push(tokio::spawn(job));
             }
@@ -116,7 +116,7 @@ async fn whoever_goes_away_while_redis_is_asked_has_paid_nothing() {
         let (limiter, _server) = limiter(Rule::new("jobs", quota)).await;
         for n in 0..300 {
             let waiting = tokio::spawn(limiter.charge("jobs", "worker").cost(2).until_ready());
-            // Before it was sent, while it is under way, or when the answer is there already.
+            // Before it was sent, while it is under way, or when the answer has already arrived.
             for _ in 0..8 * n {
                 tokio::task::yield_now().await;
             }
@@ -146,7 +146,7 @@ async fn a_flood_on_a_line_asks_redis_only_now_and_then() {
     let inner =
         service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
     let service = RateLimitLayer::new(limiter.clone()).layer(inner);
-    // One passes, two stand in line, and all others would have to wait for longer than is allowed.
+    // One passes, two wait in line, and all others would have to wait for longer than is allowed.
     service.clone().oneshot(Request::new(())).await.unwrap();
     let mut waiting = Vec::new();
     for number in 1..=2 {
@@ -162,7 +162,7 @@ async fn a_flood_on_a_line_asks_redis_only_now_and_then() {
         let reply = service.clone().oneshot(Request::new(())).await.unwrap();
         assert_eq!(reply.status(), StatusCode::TOO_MANY_REQUESTS);
     }
-    // What Redis has said is believed for a second.
+    // An answer from Redis is trusted for a second.
     let asked = calls(&server, "evalsha").unwrap() - before;
     let seconds = started.elapsed().as_secs() as u32;
     assert!(asked <= 2 * (seconds + 1), "Redis was asked {asked} times in {seconds} s");

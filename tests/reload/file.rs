@@ -1,4 +1,4 @@
-//! A file that is changed in the ways in which files are.
+//! A file that is changed in the ways in which files are changed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ fn file(directory: &TempDir) -> PathBuf {
     path
 }
 
-/// One whose changes are told by the system, and not found by looking.
+/// A source that is notified of changes by the system, and does not poll.
 fn watched(path: &Path) -> FileSource {
     FileSource::new(path).poll_every(NEVER)
 }
@@ -53,8 +53,8 @@ async fn a_file_that_is_renamed_into_its_place_is_read_again_and_again() {
     assert_eq!(status.rules(), 1);
 }
 
-/// Kubernetes puts the files of a config map into a directory, makes a link to that, and when the map changes puts a link to
-/// another directory in its place, and removes the first.
+/// Kubernetes puts the files of a config map into a directory and links to it. When the map changes, it
+/// replaces the link with one to another directory, and removes the first directory.
 #[tokio::test]
 async fn the_links_of_a_config_map_are_followed() {
     let directory = directory();
@@ -112,7 +112,7 @@ async fn a_file_that_vanishes_leaves_its_rules_in_force_until_it_comes_back() {
     assert!(error.contains("rules.toml") && error.contains("No such file"), "{error}");
     assert_eq!((status.version(), reloaded.limit()), (&*version, Some(10)));
 
-    // As it was: nothing to reload, and nothing wrong any more.
+    // The original text: nothing to reload, and nothing wrong any more.
     fs::write(&path, rules(10)).unwrap();
     let status = reloaded.until_right().await;
     assert_eq!((status.version(), status.applied()), (&*version, 1));
@@ -138,7 +138,7 @@ async fn a_directory_that_is_moved_away_and_replaced_is_found_again() {
     reloaded.until_unread().await;
     fs::rename(root.join("next"), root.join("config")).unwrap();
     reloaded.until_limit(20).await;
-    // What was moved away is nobody's any more.
+    // The file that was moved away is no longer watched.
     fs::write(root.join("former/rules.toml"), rules(30)).unwrap();
     fs::write(&path, rules(40)).unwrap();
     reloaded.until_limit(40).await;

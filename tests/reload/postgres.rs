@@ -1,4 +1,4 @@
-//! Rules in a table of a real PostgreSQL, which is cut off, restarted and filled with nonsense.
+//! Rules in a table of a real PostgreSQL, which is cut off, restarted and filled with invalid rules.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tollgate_servers::PostgresServer;
 
 use crate::support::{NEVER, Reloaded, problem};
 
-/// A database of a server, and somebody who changes rules in it.
+/// A database on a server, and a connection that changes rules in it.
 pub(crate) struct Database {
     pub(crate) connection: String,
     pub(crate) client: Client,
 }
 
 impl Database {
-    /// One on the server that the tests share, without tables.
+    /// A database without tables, on the server that the tests share.
     pub(crate) async fn empty() -> Self {
         static SERVER: OnceLock<PostgresServer> = OnceLock::new();
         Self::on(SERVER.get_or_init(|| PostgresServer::start().expect("it starts"))).await
     }
 
-    /// One with the rule `api`, which admits ten an hour.
+    /// A database with the rule `api`, which admits ten an hour.
     pub(crate) async fn with_rules() -> Self {
         let database = Self::empty().await;
         database.migrate().await;
@@ -45,22 +45,22 @@ impl Database {
         self.client.batch_execute(sql).await.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 
-    /// Lets `api` admit so many an hour.
+    /// Makes `api` admit this many an hour.
     pub(crate) async fn limit(&self, limit: u32) {
         self.run(&set_limit(limit)).await;
     }
 
-    /// One that hears of changes, and does not find them by looking.
+    /// A source that is notified of changes, and does not poll.
     pub(crate) fn listening(&self) -> PostgresSource {
         PostgresSource::new(&self.connection).expect("a good address").poll_every(NEVER)
     }
 
-    /// The same, and finds them by looking as well.
+    /// A source that polls as well.
     fn polling(&self) -> PostgresSource {
         self.listening().poll_every(Duration::from_millis(50))
     }
 
-    /// Cuts off all others who are connected to the database, and says how many these were.
+    /// Cuts off all other connections to the database, and returns how many there were.
     async fn cut_off(&self) -> u64 {
         let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
             WHERE datname = current_database() AND pid <> pg_backend_pid()";
@@ -133,14 +133,14 @@ async fn a_transaction_is_one_reload_and_never_seen_in_part() {
         );
     }
     database.run(&sql).await;
-    // Nothing of it is seen before it is committed, also by who asks.
+    // Nothing is visible before the commit, not even to an explicit reload.
     let during = reloaded.handle.reload().await;
     assert_eq!((during.applied(), reloaded.limit()), (1, Some(10)));
     database.run("COMMIT").await;
     let status = reloaded.until_limit(119).await;
     assert_eq!((status.applied(), status.rules()), (2, 21));
     assert_eq!(database.version().await, 41, "each statement has counted");
-    // All that was told of it has been read, and is no other set.
+    // All notifications of it have been read, and no new set has resulted.
     assert_eq!(reloaded.handle.reload().await.applied(), 2);
 }
 
@@ -169,7 +169,7 @@ async fn after_a_lost_connection_the_table_is_read_again() {
     let database = Database::with_rules().await;
     let reloaded = Reloaded::start(database.listening()).await;
     for limit in [20, 30] {
-        // Nobody is told, as if nobody had listened.
+        // Without a notification, as if there had been no listener.
         let silent = format!(
             "SET session_replication_role = replica; {}; RESET session_replication_role",
             set_limit(limit)
@@ -178,7 +178,7 @@ async fn after_a_lost_connection_the_table_is_read_again() {
         assert_eq!(database.cut_off().await, 1);
         reloaded.until_limit(limit).await;
     }
-    // And what is told from then on is heard.
+    // And notifications from then on are received.
     database.limit(40).await;
     reloaded.until_limit(40).await;
 }
@@ -318,7 +318,7 @@ async fn rules_can_be_in_a_schema_and_be_changed_by_who_looks_elsewhere() {
 #[tokio::test]
 async fn who_may_only_read_can_and_who_may_not_is_told() {
     let database = Database::with_rules().await;
-    // Roles are the whole server's.
+    // Roles belong to the whole server.
     database.run("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN").await;
     let source = || {
         let connection = database.connection.replace("user=tollgate", "user=reader");

@@ -1,4 +1,4 @@
-//! Rules in a key of a real Redis, which is killed, cut off and filled with nonsense.
+//! Rules in a key of a real Redis, which is killed, cut off and filled with invalid rules.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::support::{NEVER, Reloaded, problem, rules, wrong_rules};
 
 const KEY: &str = "tollgate:rules";
 
-/// One that hears of changes, and does not find them by looking.
+/// A source that is notified of changes, and does not poll.
 fn listening(server: &RedisServer) -> RedisSource {
     RedisSource::new(server.url()).expect("a good address").poll_every(NEVER)
 }
@@ -27,7 +27,7 @@ async fn publish(server: &RedisServer, text: &str) -> u64 {
     listening(server).publish(Format::Toml, text).await.expect("it is published")
 }
 
-/// Changes the text, and tells nobody.
+/// Changes the text without a notification.
 fn replace(server: &RedisServer, text: &str) {
     server.command(&["HSET", KEY, "body", text]).expect("it is written");
 }
@@ -60,7 +60,7 @@ async fn all_nodes_hear_of_it() {
     assert_eq!(one.until_limit(20).await.version(), other.until_limit(20).await.version());
 }
 
-/// As the documentation of `RedisSource` has it.
+/// As documented for `RedisSource`.
 #[tokio::test]
 async fn what_operators_are_told_to_run_works() {
     const SCRIPT: &str = "local v = redis.call('HINCRBY', KEYS[1], 'version', 1) \
@@ -87,12 +87,12 @@ async fn after_a_lost_connection_the_key_is_read_again() {
     let server = server().await;
     let reloaded = Reloaded::start(listening(&server)).await;
     for limit in [20, 30] {
-        // As if it had been published while nobody listened.
+        // As if it had been published while there was no listener.
         replace(&server, &rules(limit));
         server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
         reloaded.until_limit(limit).await;
     }
-    // And what is published from then on is heard.
+    // And what is published from then on is received.
     publish(&server, &rules(40)).await;
     reloaded.until_limit(40).await;
 }
@@ -194,7 +194,7 @@ async fn a_key_that_holds_something_else_is_an_error_that_says_so() {
         server.command(&["DEL", KEY]).unwrap();
     }
 
-    // By hand and without a number: the digest is version enough.
+    // Written by hand and without a number: the digest serves as the version.
     server.command(&["HSET", KEY, "format", "toml", "body", &rules(10)]).unwrap();
     assert_eq!(Reloaded::start(listening(&server)).await.limit(), Some(10));
 }
@@ -214,7 +214,7 @@ async fn what_a_user_may_not_do_is_an_error_that_says_so() {
     assert!(error.contains("NoPerm") && error.contains("channel"), "{error}");
     assert!(!error.contains("secret"), "{error}");
 
-    // Just what the documentation says.
+    // Exactly the permissions that the documentation lists.
     let reloaded = Reloaded::start(user(&[
         "~tollgate:rules",
         "resetchannels",

@@ -1,4 +1,4 @@
-//! What happens to a set of rules once it has been read, wherever it comes from.
+//! What happens to a set of rules once it has been read, whatever its source.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use tollgate_rules::{Document, Format, Reloader, Source, SourceError};
 
 use crate::support::{Reloaded, problem, rules, wrong_rules};
 
-/// A source that the test holds in its hand; nothing can be read of it while there is no text.
+/// A source that the test controls; it cannot be read while there is no text.
 #[derive(Debug)]
 struct Handed(watch::Receiver<Option<String>>);
 
@@ -65,17 +65,17 @@ async fn what_is_wrong_is_told_until_it_is_right() {
     hand.send_replace(None);
     let unread = reloaded.until_unread().await;
     assert_eq!(unread.problem().unwrap().since(), since, "it has not been right since then");
-    // Refused already, and not looked at again.
+    // Already refused, and not checked again.
     hand.send_replace(Some(wrong_rules()));
     let again = reloaded.until_refused().await;
     assert_eq!(problem(&again), problem(&refused));
     assert_eq!((again.applied(), again.refused(), again.unread()), (1, 1, 1));
 
-    // Rolled back to what is in force.
+    // Rolled back to the rules in force.
     hand.send_replace(Some(rules(10)));
     let right = reloaded.until_right().await;
     assert_eq!((right.version(), right.applied(), right.since()), (first.version(), 1, first.since()));
-    // And if it is handed over again, that is another time.
+    // And if it is supplied again, that counts as another time.
     hand.send_replace(Some(wrong_rules()));
     assert_eq!(reloaded.until_refused().await.refused(), 2);
 }
@@ -154,7 +154,7 @@ async fn the_last_good_rules_are_kept_for_the_next_start() {
     let (hand, source) = Handed::new(Some(rules(10)));
     let reloaded = Reloaded::start_with(kept(source)).await;
     hand.send_replace(Some(rules(20)));
-    // With who asks it is certain that they were kept.
+    // After an explicit reload it is certain that they were kept.
     let version = reloaded.handle.reload().await.version().to_owned();
     hand.send_replace(Some(wrong_rules()));
     reloaded.handle.reload().await;

@@ -1,4 +1,4 @@
-//! A limiter whose rules come from a source, and what is asked of it.
+//! A limiter whose rules come from a source, and helpers to query it.
 
 use std::fs;
 use std::path::Path;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use tollgate::Limiter;
 use tollgate_rules::{ReloadHandle, ReloadStatus, Reloader, Source};
 
-/// How long something may take that is expected. Far more than it needs, since the machine may be busy.
+/// How long an expected event may take. Far more than it needs, since the machine may be busy.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// A pause between two polls that no test lives to see the end of.
+/// A pause between two polls that is longer than any test.
 pub(crate) const NEVER: Duration = Duration::from_secs(100_000);
 
-/// The text of one rule, `api`, that admits so many an hour.
+/// The text of one rule, `api`, that admits this many an hour.
 pub(crate) fn rules(limit: u32) -> String {
     format!("[[rules]]\nname = \"api\"\nquota = \"{limit}/hour\"\nkey = \"global\"\n")
 }
 
-/// A text that is refused: the second of its rules makes no sense.
+/// A text that is refused: the second of its rules is invalid.
 pub(crate) fn wrong_rules() -> String {
     format!("{}\n[[rules]]\nname = \"login\"\nquota = \"5/minuet\"\n", rules(1))
 }
 
-/// Writes as editors do: under another name, and then in the place of the file. Nobody sees half of it.
+/// Writes as editors do: under another name, which then replaces the file. It is never seen half-written.
 pub(crate) fn rename_over(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     fs::write(&beside, text).expect("it is written");
@@ -47,7 +47,7 @@ impl Reloaded {
         Self { limiter, handle }
     }
 
-    /// Waits until the status is such.
+    /// Waits until the status satisfies a condition.
     pub(crate) async fn until(&self, what: &str, is_so: impl FnMut(&ReloadStatus) -> bool) -> ReloadStatus {
         let mut statuses = self.handle.watch();
         let reached = match tokio::time::timeout(LIMIT, statuses.wait_for(is_so)).await {
@@ -57,7 +57,7 @@ impl Reloaded {
         reached.unwrap_or_else(|| panic!("waited for {what}, and still: {:#?}", self.handle.status()))
     }
 
-    /// Waits until `api` admits so many an hour.
+    /// Waits until `api` admits this many an hour.
     pub(crate) async fn until_limit(&self, limit: u32) -> ReloadStatus {
         let limiter = self.limiter.clone();
         let status = self.until("other rules", |_| limit_of(&limiter) == Some(limit)).await;
@@ -92,15 +92,15 @@ impl Reloaded {
     }
 }
 
-/// The limit of `api`, which is asked in a way that nothing is counted by.
+/// The limit of `api`, queried without counting anything.
 fn limit_of(limiter: &Limiter) -> Option<u32> {
     use futures_util::FutureExt;
-    // The store in memory answers at once.
+    // The in-memory store answers immediately.
     let decision = limiter.charge("api", "nobody").cost(1).peek().now_or_never()?.ok()?;
     Some(decision.outcome("api")?.limit())
 }
 
-/// What is wrong, in words.
+/// The problem as text.
 pub(crate) fn problem(status: &ReloadStatus) -> String {
     status.problem().expect("something is wrong").error().to_string()
 }

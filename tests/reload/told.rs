@@ -1,4 +1,4 @@
-//! What log and metrics say of reloads.
+//! What the log and the metrics report about reloads.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write};
@@ -14,7 +14,7 @@ use tracing::{Event, Level, Subscriber};
 
 use crate::support::{NEVER, Reloaded, rename_over, rules, wrong_rules};
 
-/// Keeps what is told, by its name and labels.
+/// Keeps what is recorded, by name and labels.
 #[derive(Default)]
 struct Metrics(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
 
@@ -27,7 +27,7 @@ impl Metrics {
         Arc::clone(self.0.lock().unwrap().entry(name).or_default())
     }
 
-    /// Of a counter that is there only once it has counted, nobody sees that it has grown.
+    /// If a counter appears only once it has counted, its increase cannot be seen.
     fn counter(&self, name: &str) -> Option<u64> {
         self.0.lock().unwrap().get(name).map(|cell| cell.load(Ordering::Relaxed))
     }
@@ -55,12 +55,12 @@ impl Recorder for Metrics {
     }
 }
 
-/// Keeps what is logged by the crate of rules, a line for each event.
+/// Keeps what the rules crate logs, one line per event.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl Log {
-    /// All that was logged since this was last asked.
+    /// Everything that was logged since the last call.
     fn take(&self) -> Vec<(Level, String)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -129,7 +129,7 @@ async fn reloads_are_counted_and_the_version_in_force_is_known() {
     assert_eq!([outcome("applied"), outcome("refused"), outcome("unread")], [Some(2), Some(1), Some(1)]);
     assert_eq!(is_failing(), Some(1.0));
 
-    // Those in force come back.
+    // The rules in force come back.
     rename_over(&path, &(rules(20) + OTHER));
     reloaded.handle.reload().await;
     assert_eq!((is_failing(), outcome("applied")), (Some(0.0), Some(2)));

@@ -1,4 +1,4 @@
-//! A server whose rules are changed while it runs, by each kind of source: what its clients see.
+//! A running server whose rules are changed, by each kind of source: what its clients see.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use tollgate_servers::RedisServer;
 use crate::postgres::Database;
 use crate::support::{NEVER, Reloaded, rules};
 
-/// A server on a port of its own, and one who calls it.
+/// A server on its own port, and a client that calls it.
 struct Served {
     reloaded: Reloaded,
     address: SocketAddr,
@@ -40,7 +40,7 @@ impl Served {
         Self { reloaded: Reloaded { limiter, handle }, address, client }
     }
 
-    /// The answer to one call: its status, what the limit is, and what remains of it.
+    /// The response to one call: its status, the limit, and what remains of it.
     async fn call(&self) -> (StatusCode, u32, u32) {
         let request =
             Request::get(format!("http://{}/", self.address)).body(Empty::new()).expect("a request");
@@ -52,7 +52,7 @@ impl Served {
         (response.status(), field("x-ratelimit-limit"), field("x-ratelimit-remaining"))
     }
 
-    /// The same story with each source: it begins with ten an hour, and `change` makes that another number.
+    /// The same scenario with each source: it begins with ten an hour, and `change` sets another number.
     async fn play(&self, change: impl AsyncFn(u32)) {
         for left in [9, 8, 7] {
             assert_eq!(self.call().await, (StatusCode::OK, 10, left));
@@ -62,11 +62,11 @@ impl Served {
         self.reloaded.until_limit(4).await;
         assert_eq!(self.call().await, (StatusCode::OK, 4, 0));
         assert_eq!(self.call().await, (StatusCode::TOO_MANY_REQUESTS, 4, 0));
-        // Raised, and helps at once.
+        // Raised, which helps immediately.
         change(6).await;
         self.reloaded.until_limit(6).await;
         assert_eq!(self.call().await, (StatusCode::OK, 6, 1));
-        // What makes no sense changes nothing for anybody.
+        // Invalid rules change nothing for any client.
         change(0).await;
         self.reloaded.until_refused().await;
         assert_eq!(self.call().await, (StatusCode::OK, 6, 0));

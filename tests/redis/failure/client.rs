@@ -18,7 +18,7 @@ fn under_way(store: &RedisStore, caller: &Caller) -> Charging {
     }
 }
 
-/// Waits until Redis has counted so much.
+/// Waits until Redis has counted this much.
 pub(super) async fn until_counted(store: &RedisStore, caller: &Caller, goal: u32) {
     let reached = async {
         while caller.counted(store).await != goal {
@@ -28,7 +28,7 @@ pub(super) async fn until_counted(store: &RedisStore, caller: &Caller, goal: u32
     tokio::time::timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{goal} were never counted"));
 }
 
-/// A client that goes away when its charge was made, and before it hears of it.
+/// A client that goes away after its charge was made, and before it receives the answer.
 async fn leaves_before_an_answer_that_takes(delay: Duration) {
     let server = server();
     let proxy = Proxy::start(server.port()).expect("a proxy");
@@ -54,7 +54,7 @@ async fn whoever_leaves_gets_its_charge_back_when_the_answer_is_late_too() {
     leaves_before_an_answer_that_takes(4 * DEADLINE).await;
 }
 
-/// Its answer has come, and was never looked at.
+/// The answer has arrived, but was never polled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_leaves_with_its_answer_at_hand_gets_its_charge_back() {
     let server = server();
@@ -67,7 +67,7 @@ async fn whoever_leaves_with_its_answer_at_hand_gets_its_charge_back() {
     }
     drop(charging);
     until_counted(&store, &caller, 0).await;
-    // One that was looked at is kept.
+    // A charge whose answer was polled is kept.
     let charged = under_way(&store, &caller).await.expect("it is decided");
     assert!(charged.is_admitted());
     for _ in 0..3 {
@@ -83,7 +83,7 @@ async fn only_so_many_wait() {
     server.pause().expect("it can be stopped");
     let caller = Caller::new("crowd");
     let mut waiting: Vec<_> = (0..1000).map(|_| Box::pin(under_way(&store, &caller))).collect();
-    // Those who find no room know it now.
+    // Requests that find no room are refused now.
     let now = |charging| tokio::task::unconstrained(charging).now_or_never();
     let refused: Vec<_> = waiting.iter_mut().filter_map(now).collect();
     // Some may have been under way before.
@@ -98,7 +98,7 @@ async fn only_so_many_wait() {
     assert_eq!(caller.counted(&store).await, 0);
 }
 
-/// How many tasks there are besides this one.
+/// How many tasks exist besides this one.
 fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
@@ -167,7 +167,7 @@ async fn nobody_waits_for_a_runtime_that_has_ended() {
     let store = store.await.expect("no panic");
     server.pause().expect("it can be stopped");
     let caller = Caller::new("left behind");
-    // More than are sent: some are under way, and some wait for that.
+    // More than are sent: some are under way, and some wait behind those.
     let waiting: Vec<_> = (0..300).map(|_| under_way(&store, &caller)).collect();
     let start = Instant::now();
     runtime.shutdown_background();

@@ -1,7 +1,7 @@
-//! Servers whose clock is not ours.
+//! Servers whose clock differs from ours.
 //!
-//! The clock of a real server cannot be set by a test. This one knows no more than what time it is, and whether a
-//! charge is late by that.
+//! A test cannot set the clock of a real server. This one knows only what time it is, and whether a charge is
+//! late by that clock.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,16 +22,16 @@ const HOUR: i64 = 3_600_000_000;
 pub(super) struct Clock {
     /// How many microseconds it is ahead of ours.
     ahead: AtomicI64,
-    /// How long the server does nothing before it looks at its clock, in milliseconds.
+    /// How long the server does nothing before it reads its clock, in milliseconds.
     asleep: AtomicU32,
-    /// How many charges came in time, with the probes.
+    /// How many charges came in time, including the probes.
     in_time: AtomicU32,
     late: AtomicU32,
-    /// Whether it gives scripts a name that they do not have.
+    /// Whether it reports wrong names for scripts.
     misnames: AtomicBool,
 }
 
-/// A server that ends with the test's process.
+/// A server that ends with the test process.
 fn start(ahead: i64) -> (Arc<Clock>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -65,7 +65,7 @@ fn serve(stream: &TcpStream, clock: &Clock) -> std::io::Result<()> {
 fn number(from: &mut impl BufRead) -> std::io::Result<usize> {
     let mut line = String::new();
     from.read_line(&mut line)?;
-    // The first character is its kind.
+    // The first character is the type.
     line.get(1..).and_then(|rest| rest.trim().parse().ok()).ok_or(std::io::ErrorKind::UnexpectedEof.into())
 }
 
@@ -94,7 +94,7 @@ impl Clock {
             reply.push(1);
         } else {
             self.in_time.fetch_add(1, Ordering::SeqCst);
-            // One is admitted, of one counter that was not there.
+            // One is admitted, for one counter that did not exist.
             reply.extend([0, 1, 0, 0, 0, 0, 0]);
         }
         [format!("${}\r\n", reply.len()).as_bytes(), &reply, b"\r\n"].concat()
@@ -105,8 +105,8 @@ impl Clock {
     }
 }
 
-/// Less than the smallest step of half a second, by which all would be late; and as long as can be, as what is to be answered in
-/// time must be so on a busy machine as well.
+/// Less than the smallest step of half a second, by which everything would be late. Otherwise as long as
+/// possible, because what is to be answered in time must be so on a busy machine as well.
 const UNHURRIED: Duration = Duration::from_millis(400);
 
 async fn unhurried(url: &str) -> RedisStore {
@@ -140,7 +140,7 @@ async fn late_is_what_is_late_by_the_clock_of_the_server() {
         let tally = Caller::new("clock").tally_many(&store, 1).await;
         tally.assert_orderly();
         assert_eq!(tally.timeout, 1, "{tally:?}");
-        // The probes after it come later still, and have no deadline.
+        // The probes that follow come later still, and have no deadline.
         let seen = async {
             while clock.late.load(Ordering::SeqCst) == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -161,7 +161,7 @@ async fn a_script_is_given_another_name() {
     store.ready(PATIENCE).await.expect("it is one now");
 }
 
-/// By less than a deadline is long it may be, too: what was known of the clock is not trusted from the next answer on.
+/// Also if by less than the deadline: what was known about the clock is not trusted from the next answer on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_is_late_after_the_clock_was_set_back_a_little() {
     for back in [900_000, 60_000] {
@@ -177,7 +177,7 @@ async fn late_is_late_after_the_clock_was_set_back_a_little() {
         clock.asleep.store(asleep.as_millis() as u32, Ordering::SeqCst);
         let tally = Caller::new("clock").tally_many(&store, 1).await;
         assert_eq!(tally.timeout, 1, "{back}: {tally:?}");
-        // The probes after it come later still, and have no deadline.
+        // The probes that follow come later still, and have no deadline.
         let seen = async {
             while clock.late.load(Ordering::SeqCst) == 0 && clock.in_time.load(Ordering::SeqCst) == before {
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! Answers that are none.
+//! Invalid answers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::tally::{Caller, Tally};
 use super::{DEADLINE, changed, hasty, server, watched};
 use crate::support::{PATIENCE, patient};
 
-/// A deadline after which it is soon found out that no more comes.
+/// A deadline after which it is soon noticed that nothing more arrives.
 const SHORT: Duration = Duration::from_millis(20);
 
 async fn setup(deadline: Duration) -> (RedisServer, Proxy, RedisStore) {
@@ -22,7 +22,7 @@ async fn setup(deadline: Duration) -> (RedisServer, Proxy, RedisStore) {
     (server, proxy, store)
 }
 
-/// What a charge makes of something else than the answer to it; and all is well afterwards.
+/// Charges while the answer is replaced by something else; everything works afterwards.
 async fn answered_with(proxy: &Proxy, store: &RedisStore, mode: Mode) -> Tally {
     store.ready(PATIENCE).await.expect("it works");
     let breaker = watched(store);
@@ -48,12 +48,12 @@ async fn something_else_than_the_answer() {
         b"*1\r\n$1\r\nx\r\n",
         b"$0\r\n\r\n",
         b"$3\r\nabc\r\n",
-        // A time, and nothing else; and one with groups and counters that were not asked for.
+        // A time and nothing else; then a time with groups and counters that were not asked for.
         b"$8\r\n\x00\x00\x00\x00\x00\x00\xf8\x42\r\n",
         b"$9\r\n\x00\x00\x00\x00\x00\x00\xf8\x42\x00\r\n",
         b"$10\r\n\x00\x00\x00\x00\x00\x00\xf8\x42\x00\x01\r\n",
         b"$14\r\n\x00\x00\x00\x00\x00\x00\xf8\x42\x00\x01\xff\xff\xff\xff\r\n",
-        // Two instead of one.
+        // Two replies instead of one.
         b"+OK\r\n+OK\r\n",
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"\x00\xff\xfe\r\n",
@@ -90,7 +90,7 @@ async fn bytes_that_are_wrong_while_it_connects() {
         proxy.set(Mode::Corrupt(vec![byte])).expect("it obeys");
         let store = hasty(&server.url_with_port(proxy.port())).timeout(SHORT);
         let store = store.connect_timeout(2 * SHORT).build().expect("the store can be made");
-        // It makes no difference whether this one was noticed.
+        // It does not matter whether this was noticed.
         let _ = store.ready(SHORT).await;
         proxy.set(Mode::Pass).expect("it obeys");
         store.ready(PATIENCE).await.unwrap_or_else(|error| panic!("{byte}: {error:?}"));
@@ -110,7 +110,7 @@ async fn the_answer_to_another_question() {
         async move { first.tally_many(&store, 1).await }
     });
     until_counted(&direct, &first, 1).await;
-    // The answer to the first is lost. That to the second, a denial, comes in its place.
+    // The answer to the first is lost. The answer to the second, a denial, arrives in its place.
     let tally = second.tally_many(&store, 1).await;
     assert_eq!((tally.failed(), tally.denied), (1, 0), "{tally:?}");
     let tally = charging.await.expect("no panic");
@@ -125,7 +125,7 @@ async fn bytes_that_are_wrong_anywhere() {
         let tally = answered_with(&proxy, &store, Mode::Corrupt(vec![byte])).await;
         failed += tally.failed();
     }
-    // Not all can be noticed: a count may be another count.
+    // Not every change can be noticed: one count may become another.
     assert!(failed >= 10, "{failed}");
     assert!(!store.breaker().is_open());
 }

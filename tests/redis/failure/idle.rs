@@ -1,7 +1,7 @@
-//! Connections that are closed while nobody uses them.
+//! Connections that are closed while idle.
 //!
-//! Nothing was sent, and so nothing is lost: who comes next waits for a new one, for as long as it would have waited for an
-//! answer.
+//! Nothing was sent, so nothing is lost: the next request waits for a new connection, for as long as it would
+//! have waited for an answer.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use super::tally::Caller;
 use super::{DEADLINE, hasty, opened, ready, server, watched};
 use crate::support::PATIENCE;
 
-/// A store with time to connect on a machine that has much else to do.
+/// A store with enough time to connect on a busy machine.
 async fn patient(url: &str) -> RedisStore {
     let store = hasty(url).timeout(PATIENCE).build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the server works");
     store
 }
 
-/// Closes all connections but the one that asks for it.
+/// Closes all connections except the one that asks for it.
 fn close_all(server: &RedisServer) {
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]).expect("it obeys");
-    // Redis closes them after it has answered, and before it reads another question.
+    // Redis closes them after it has answered, and before it reads another command.
     server.command(&["PING"]).expect("it answers");
 }
 
-/// Lets this thread's runtime see what has come in, and everybody do what follows from it.
+/// Lets this thread's runtime see what has arrived, and all tasks react to it.
 async fn look_around(port: u16) {
     tokio::net::TcpStream::connect(("127.0.0.1", port)).await.expect("somebody listens");
     for _ in 0..100 {
@@ -91,7 +91,7 @@ async fn a_server_that_is_gone_is_found_out_by_who_comes_next() {
     assert_eq!(opened(&store).await.kind(), StoreErrorKind::Unavailable);
 }
 
-/// A new connection may take longer than anybody can wait for it.
+/// A new connection may take longer than any request can wait for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_new_connection_for_longer_than_for_an_answer() {
     let server = server();
@@ -105,7 +105,7 @@ async fn nobody_waits_for_a_new_connection_for_longer_than_for_an_answer() {
     tally.assert_orderly();
     assert_eq!(tally.failed(), 8, "{tally:?}");
     opened(&store).await;
-    // Nor does whoever comes then.
+    // Nor do requests that arrive then.
     let tally = Caller::new("next").tally_many(&store, 8).await;
     assert!(tally.failed() == 8 && tally.longest < DEADLINE, "{tally:?}");
     proxy.set(Mode::Pass).expect("it obeys");
@@ -114,7 +114,7 @@ async fn nobody_waits_for_a_new_connection_for_longer_than_for_an_answer() {
     Caller::new("last").be_admitted(&store).await;
 }
 
-/// Also if nobody comes, it is there again before somebody does.
+/// Also without any request, a new connection is made before the next one arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_one_is_made_also_if_nobody_comes() {
     let server = server();

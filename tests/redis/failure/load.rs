@@ -1,4 +1,4 @@
-//! Requests that keep coming while something goes wrong.
+//! Requests that keep coming during a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use tollgate_redis::RedisStore;
 use super::tally::{Caller, Tally};
 use crate::support::PATIENCE;
 
-/// Tasks that charge one after the other, each a key of its own.
+/// Tasks that charge one after the other, each on its own key.
 #[derive(Debug)]
 pub(crate) struct Load {
     tasks: JoinSet<Tally>,
@@ -26,12 +26,12 @@ struct Flags {
 }
 
 impl Load {
-    /// Who is answered asks again a millisecond later, as clients come and go.
+    /// Each task asks again a millisecond after its answer, as clients come and go.
     pub(crate) fn start(store: &RedisStore, tasks: usize) -> Self {
         Self::with_pause(store, tasks, Duration::from_millis(1))
     }
 
-    /// Who is served asks again at once.
+    /// Each task asks again as soon as it is served.
     pub(crate) fn eager(store: &RedisStore, tasks: usize) -> Self {
         Self::with_pause(store, tasks, Duration::ZERO)
     }
@@ -49,7 +49,7 @@ impl Load {
                     caller.tally(&store, &mut one).await;
                     flags.admitted.fetch_add(one.admitted, Ordering::Relaxed);
                     flags.failed.fetch_add(one.failed(), Ordering::Relaxed);
-                    // Those who fail at once must not keep the machine busy.
+                    // Tasks that fail immediately must not keep the machine busy.
                     let pause = if one.failed() > 0 { Duration::from_millis(1) } else { pause };
                     all.join(one);
                     if !pause.is_zero() {
@@ -62,17 +62,17 @@ impl Load {
         Self { tasks: set, callers, flags }
     }
 
-    /// Waits until so many more were admitted.
+    /// Waits until this many more were admitted.
     pub(crate) async fn served(&self, more: u32) {
         until(&self.flags.admitted, more, "admitted").await;
     }
 
-    /// Waits until so many more have failed.
+    /// Waits until this many more have failed.
     pub(crate) async fn failing(&self, more: u32) {
         until(&self.flags.failed, more, "failed").await;
     }
 
-    /// Ends it, and says what was seen, and whom it charged.
+    /// Stops the tasks, and returns what they saw and which callers they charged.
     pub(crate) async fn stop(mut self) -> (Tally, Vec<Caller>) {
         self.flags.stop.store(true, Ordering::Relaxed);
         let mut all = Tally::default();

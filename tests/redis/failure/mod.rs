@@ -1,8 +1,8 @@
-//! What goes wrong with Redis, and what a request sees of it.
+//! Failures of Redis, and what a request sees of them.
 //!
-//! Each test has a server of its own, and does something to it. Whatever that is, nobody waits for longer than the
-//! deadline, nothing is counted that was not admitted, an error is an error and a denial a denial, and the service
-//! comes back by itself.
+//! Each test has its own server, and harms it. Whatever happens, no request waits for longer than the
+//! deadline, nothing is counted that was not admitted, errors are distinct from denials, and the service
+//! recovers by itself.
 
 use std::time::Duration;
 
@@ -31,15 +31,15 @@ pub(crate) use self::load::{Load, counted};
 
 /// The deadline of a decision.
 const DEADLINE: Duration = Duration::from_millis(100);
-/// How much later it may come, on a machine that has much else to do.
+/// How much later it may come, on a busy machine.
 const MARGIN: Duration = Duration::from_millis(250);
 
-/// A server to do harm to.
+/// A server to be harmed.
 fn server() -> RedisServer {
     RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A store that is quick to give up and to come back.
+/// A store that is quick to give up and to recover.
 fn hasty(url: &str) -> RedisStoreBuilder {
     let servers = Servers::one(url).expect("the server has an address");
     RedisStore::builder(servers)
@@ -55,7 +55,7 @@ async fn ready(url: &str) -> RedisStore {
     store
 }
 
-/// Waits until the breaker is open, and says why it is.
+/// Waits until the breaker is open, and returns why.
 async fn opened(store: &RedisStore) -> StoreError {
     opened_because(store, "").await
 }
@@ -74,20 +74,20 @@ async fn opened_because(store: &RedisStore, word: &str) -> StoreError {
     }
 }
 
-/// The breaker, from now on.
+/// The breaker's changes from now on.
 fn watched(store: &RedisStore) -> watch::Receiver<BreakerState> {
     let mut breaker = store.watch_breaker();
     breaker.mark_unchanged();
     breaker
 }
 
-/// Waits until the breaker has opened since, though it may have closed again already.
+/// Waits until the breaker has opened since, even if it has already closed again.
 async fn changed(mut breaker: watch::Receiver<BreakerState>) {
     let changed = tokio::time::timeout(PATIENCE, breaker.changed()).await;
     changed.expect("it opens").expect("the store is there");
 }
 
-/// The text of an error and of all that caused it.
+/// The text of an error and of all its causes.
 fn story(error: &StoreError) -> String {
     let mut story = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -34,7 +34,7 @@ impl Setup {
         self.proxy.set(mode).expect("it obeys");
     }
 
-    /// Waits until no more than one connection is left.
+    /// Waits until at most one connection is left.
     fn tidied_up(&self) {
         wait::until("the old connections' end", PATIENCE, || match self.proxy.counts().open {
             0 | 1 => Ok(()),
@@ -53,7 +53,7 @@ async fn the_connection_is_killed_again_and_again() {
         load.served(20).await;
         let before = proxy.counts().connections;
         server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).expect("it obeys");
-        // If nothing was under way just then, nobody notices; mostly something was.
+        // If nothing was under way at that moment, no request notices; mostly something was.
         wait::until("another connection", PATIENCE, || match proxy.counts().connections {
             connections if connections > before => Ok(()),
             _ => Err("there is none"),
@@ -96,7 +96,7 @@ async fn everything_is_swallowed() {
     setup.set(Mode::BlackHole);
     assert!(opened(&setup.store).await.is_timeout());
     load.failing(50).await;
-    // The connection is given up, and those after it.
+    // The connection is given up, and so are those after it.
     let connections = setup.proxy.counts().connections;
     wait::until("two more connections", PATIENCE, || match setup.proxy.counts().connections {
         more if more >= connections + 2 => Ok(()),
@@ -150,13 +150,14 @@ async fn answers_are_cut_short_anywhere() {
         setup.set(Mode::Pass);
         setup.store.ready(PATIENCE).await.expect("it is back");
     }
-    // All were made, and none was heard of.
+    // Each may have been made once, though its answer was cut short.
     let counted = caller.counted(&setup.store).await;
     assert!(counted <= 40, "{counted}");
     setup.tidied_up();
 }
 
-/// Long deadlines are for long ways. A connection that is gone is not waited for any longer because of that.
+/// Long deadlines are for high latency. They do not make the store wait any longer for a connection that is
+/// gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_is_gone_is_soon_given_up_however_long_the_deadline() {
     let setup = Setup::new(10 * DEADLINE).await;

@@ -9,7 +9,7 @@ use super::tally::Caller;
 use super::{DEADLINE, hasty, opened_because, ready, server};
 use crate::support::{PATIENCE, shared_server};
 
-/// Has the server refuse and then work again, under load. What it refuses is not counted.
+/// Makes the server refuse and then work again, under load. What it refuses is not counted.
 async fn refusing(server: &RedisServer, refuse: &[&str], word: &str, work: &[&str]) {
     let store = ready(&server.url()).await;
     let used_up = Caller::new("used up").with_only(1);
@@ -26,7 +26,7 @@ async fn refusing(server: &RedisServer, refuse: &[&str], word: &str, work: &[&st
     let (tally, callers) = load.stop().await;
     tally.assert_orderly();
     assert!(tally.unavailable > 0 && tally.protocol == 0, "{tally:?}");
-    // Of two goes that are under way at the moment one may be done, and its answer come too late.
+    // Of two goes under way at that moment, one may have been done, and its answer have come too late.
     let counted = counted(&store, &callers).await;
     assert!(counted >= tally.admitted && counted <= tally.admitted + 16, "{counted}: {tally:?}");
     let denied = used_up.charge(&store).await.expect("a denial is no error");
@@ -40,7 +40,7 @@ async fn at_once(store: &RedisStore) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_becomes_a_replica_and_a_master_again() {
-    // Of a server that is not there, so that it keeps what it has.
+    // A replica of a server that does not exist, so that it keeps its data.
     refusing(&server(), &["REPLICAOF", "127.0.0.1", "1"], "read only replica", &["REPLICAOF", "NO", "ONE"])
         .await;
 }
@@ -95,7 +95,7 @@ async fn keys_that_are_not_ours() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn loading() {
     if shared_server().version().expect("it tells").as_redis < (7, 0, 0) {
-        // Before that, a server that loads little answers nobody until it has.
+        // Before that, a server with little to load answers no client until it has finished.
         return;
     }
     let options = RedisServer::builder().config("loading-process-events-interval-bytes 1024");

@@ -1,7 +1,7 @@
 //! Servers that seem to work again, and refuse what is to be settled.
 //!
-//! A real server cannot be told to work for a probe and no longer. This one charges, which is all that a probe asks for,
-//! and otherwise does as it is told.
+//! A real server cannot be made to work for a probe and no longer. This one charges, which is all that a
+//! probe needs, and otherwise does as it is told.
 
 use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -27,11 +27,11 @@ struct Server {
     relapses: AtomicBool,
     /// Whether it refuses the next charge.
     is_ill: AtomicBool,
-    /// What it was told to settle and did, each time.
+    /// What it was told to settle and did settle, each time.
     settled: Mutex<Vec<String>>,
 }
 
-/// A server that ends with the test's process.
+/// A server that ends with the test process.
 fn start(refusals: u32, relapses: bool) -> (Arc<Server>, String) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -50,7 +50,7 @@ fn start(refusals: u32, relapses: bool) -> (Arc<Server>, String) {
 impl Server {
     fn serve(&self, stream: &TcpStream) -> std::io::Result<()> {
         let (mut from, mut to) = (BufReader::new(stream), stream);
-        // The first script that it is given charges.
+        // The first script that it is given is the one that charges.
         let mut charges = None;
         loop {
             let command = command(&mut from)?;
@@ -90,7 +90,7 @@ impl Server {
     }
 }
 
-/// A store with time enough that a busy machine is no failure.
+/// A store with enough time that a busy machine causes no failure.
 async fn patient(url: &str) -> RedisStore {
     let store = hasty(url).timeout(PATIENCE).build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the server works");
@@ -117,7 +117,7 @@ async fn what_a_server_refuses_that_fails_again_and_again_is_kept() {
     assert_eq!(settled(), 2, "each once");
 }
 
-/// It may be to blame itself, and must not keep the breaker open for all others.
+/// The settlement itself may be to blame, and must not keep the breaker open for all others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_server_refuses_that_works_is_given_up() {
     let (server, url) = start(3, false);

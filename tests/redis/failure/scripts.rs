@@ -1,4 +1,4 @@
-//! Servers that lose their scripts, or all that they know.
+//! Servers that lose their scripts, or all their data.
 
 use super::load::{Load, counted};
 use super::tally::Caller;
@@ -57,8 +57,8 @@ async fn refunds_and_resets_come_through_without_scripts_too() {
     assert_eq!(caller.counted(&store).await, 0);
 }
 
-/// What says so comes late: whoever asked has gone by then, and so there is nobody whose question would tell that the
-/// server works again.
+/// The error that reports it comes late: the request is gone by then, so no request is left whose answer
+/// would show that the server works again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn service_returns_when_it_is_late_and_its_scripts_are_gone() {
     let server = server();

@@ -14,9 +14,9 @@ use crate::support::{PATIENCE, calls, patient, rule};
 struct Setup {
     _server: RedisServer,
     proxy: Proxy,
-    /// Goes through the proxy.
+    /// Connects through the proxy.
     store: RedisStore,
-    /// Does not.
+    /// Connects directly.
     direct: RedisStore,
 }
 
@@ -36,7 +36,7 @@ impl Setup {
     async fn lose_redis(&self) {
         self.proxy.set(Mode::Refuse).expect("it obeys");
         self.proxy.drop_connections().expect("it obeys");
-        // Somebody has to ask for it to be seen.
+        // The failure is noticed only when something is asked.
         Caller::new("first").charge(&self.store).await.expect_err("nobody answers");
         opened(&self.store).await;
     }
@@ -58,7 +58,7 @@ async fn what_is_to_be_settled_is_kept_until_redis_is_back() {
     let decision = setup.store.charge(&[caller.charge_of().cost(100)]).await.expect("it is decided");
     let receipt = Receipt::of(&decision, rule("failure")).expect("it was admitted");
     setup.lose_redis().await;
-    // Nobody waits for a Redis that is known to fail.
+    // No call waits for a Redis that is known to fail.
     let told = setup.debit(&caller, 7).await.expect_err("it is not done yet");
     assert!(!story(&told).is_empty());
     drop(setup.store.debit(&[Debit::new(other.charge_of().cost(5))]));
@@ -88,7 +88,7 @@ async fn only_so_much_is_kept() {
     assert_eq!(caller.counted(&setup.direct).await, 11);
 }
 
-/// It was made, and nobody heard of it.
+/// It was made, but the answer was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_may_have_been_settled_is_not_settled_again() {
     let setup = Setup::new(10_000).await;
@@ -110,8 +110,8 @@ async fn what_may_have_been_settled_is_not_settled_again() {
     }
 }
 
-/// Nobody knows of a connection that is gone before somebody uses it. That is no reason to lose what is settled much
-/// later than it was charged.
+/// A lost connection is not noticed before it is used. That must not lose what is settled much later than it
+/// was charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_sent_after_a_while_does_not_go_into_a_connection_that_is_gone() {
     let setup = Setup::new(10_000).await;
@@ -119,7 +119,7 @@ async fn what_is_sent_after_a_while_does_not_go_into_a_connection_that_is_gone()
     assert!(caller.charge(&setup.store).await.expect("it is decided").is_admitted());
     for round in 1..=5 {
         setup.proxy.drop_connections().expect("it obeys");
-        // So long that the store has to ask whether Redis is there.
+        // Long enough that the store has to check whether Redis is there.
         tokio::time::sleep(Duration::from_millis(150)).await;
         drop(setup.store.debit(&[Debit::new(caller.charge_of())]));
         until_counted(&setup.direct, &caller, 1 + round).await;
@@ -127,7 +127,7 @@ async fn what_is_sent_after_a_while_does_not_go_into_a_connection_that_is_gone()
     }
 }
 
-/// Redis says that it has done nothing: then it is done when Redis works again.
+/// Redis reports that it has done nothing: then it is done when Redis works again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_redis_refuses_is_tried_again() {
     let server = server();
@@ -142,8 +142,8 @@ async fn what_redis_refuses_is_tried_again() {
     until_counted(&store, &caller, 3).await;
 }
 
-/// Has Redis refuse a charge while a refund is under way. It can be heard what became of that: it was refused as well, and
-/// is made when Redis works again.
+/// Makes Redis refuse a charge while a refund is under way. The answer to the refund tells what happened to
+/// it: it was refused as well, and is made when Redis works again.
 async fn under_way_when_a_charge_is_refused(refuse: &[&str], work: &[&str]) {
     let server = server();
     let proxy = Proxy::start(server.port()).expect("a proxy");
@@ -168,7 +168,8 @@ async fn under_way_when_a_charge_is_refused(refuse: &[&str], work: &[&str]) {
         let before = sent();
         let refund = [Refund::new(caller.charge_of().rule, caller.charge_of().key, 4).receipt(receipt)];
         let refunding = store.refund(&refund);
-        // If the machine was busy for so long that Redis is to be asked first whether it is there, it was not sent.
+        // If the machine was so busy that the store first has to check whether Redis is there, it was not
+        // sent.
         let under_way = more_than(before, Duration::from_millis(100)).is_ok();
         server.resume().expect("it goes on");
         charging.await.expect_err("it is refused");
@@ -189,7 +190,8 @@ async fn what_is_under_way_when_memory_is_full_is_not_lost() {
     under_way_when_a_charge_is_refused(&refuse, &["CONFIG", "SET", "maxmemory", "0"]).await;
 }
 
-/// The connection is left, as another server may be the master. But not before all answers have come.
+/// The connection is abandoned, because another server may be the master; but not before all answers have
+/// arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_under_way_to_a_master_that_is_none_any_more_is_not_lost() {
     let refuse = ["REPLICAOF", "127.0.0.1", "1"];
@@ -227,7 +229,7 @@ async fn settlements_that_wait_share_a_call() {
     }
 }
 
-/// A store that is dropped with something to settle does so first.
+/// A store that is dropped with something to settle settles it first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_dropped_settles_first() {
     let server = server();
@@ -241,7 +243,7 @@ async fn a_store_that_is_dropped_settles_first() {
     until_counted(&direct, &caller, 100).await;
 }
 
-/// Whoever stands between may answer in the place of a Redis that has done it. Only Redis can say that it has not.
+/// An intermediary may answer in place of a Redis that has done it. Only Redis can say that it has not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_somebody_else_says_has_failed_is_not_settled_again() {
     let setup = Setup::new(10_000).await;

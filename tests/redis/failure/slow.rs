@@ -1,4 +1,4 @@
-//! Servers that take their time.
+//! Slow servers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::tally::Caller;
 use super::{DEADLINE, MARGIN, hasty, opened, opened_because, ready, server};
 use crate::support::{PATIENCE, shared_server};
 
-/// Has the server do something that takes longer than the deadline, under load.
+/// Makes the server do something that takes longer than the deadline, under load.
 async fn busy_with(server: &RedisServer, command: &'static [&'static str]) {
     let store = ready(&server.url()).await;
     let load = Load::start(&store, 16);
@@ -44,7 +44,7 @@ async fn it_sleeps() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn it_puts_its_clients_off() {
-    // It answers that at once, and so is still at it when it has.
+    // It answers the command immediately, and so is still pausing afterwards.
     busy_with(&server(), &["CLIENT", "PAUSE", "1000"]).await;
 }
 
@@ -58,7 +58,7 @@ async fn it_runs_the_script_of_somebody_else() {
     let script = tokio::task::spawn_blocking(move || {
         redis::cmd("EVAL").arg("while true do end").arg(0).query::<redis::Value>(&mut connection)
     });
-    // First it says nothing at all, and then that it is busy.
+    // First it does not answer at all, and then it answers that it is busy.
     assert!(opened(&store).await.is_timeout());
     assert!(opened_because(&store, "busy").await.is_unavailable());
     load.failing(50).await;
@@ -89,7 +89,7 @@ async fn slower_than_the_deadline_is_as_good_as_gone() {
     tally.assert_orderly();
     assert_eq!(tally.timeout, 100, "{tally:?}");
     assert!(opened(&store).await.is_timeout());
-    // Answers do come. But as long as they come late, nobody is made to wait for them.
+    // Answers do arrive. But as long as they are late, no request waits for them.
     let mut states = store.watch_breaker();
     states.mark_unchanged();
     let closes = states.wait_for(|state| !state.is_open());
@@ -114,12 +114,13 @@ async fn a_long_way_is_no_trouble() {
     assert_eq!((tally.admitted, tally.denied), (60, 40), "{tally:?}");
 }
 
-/// Nobody waits for company for longer than there is time, not even after a crowd; nor for the answers of those who are under way.
+/// No request waits for others to join it for longer than there is time, not even after a crowd, nor for the
+/// answers to those that are under way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_while_an_answer_takes_long_is_sent_all_the_same() {
     let server = server();
     let proxy = Proxy::start(server.port()).expect("a proxy");
-    // So long that it does not matter how busy the machine is.
+    // Long enough that it does not matter how busy the machine is.
     let store = hasty(&server.url_with_port(proxy.port())).timeout(40 * DEADLINE);
     let store = store.build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the server works");
@@ -133,7 +134,7 @@ async fn who_comes_while_an_answer_takes_long_is_sent_all_the_same() {
             let (caller, store) = (caller.clone(), store.clone());
             async move { caller.tally_many(&store, 1).await }
         }));
-        // The first is not back, and the others do not wait for it.
+        // The first has no answer yet, and the others do not wait for it.
         let sent = || match proxy.counts().request_bytes > before {
             true => Ok(()),
             false => Err("it is not sent"),
@@ -162,7 +163,7 @@ async fn more_than_it_can_do_does_not_keep_it_from_doing_what_it_can() {
     let (tally, callers) = load.stop().await;
     assert!(tally.longest < 3 * DEADLINE + MARGIN && tally.denied == 0, "{tally:?}");
     assert!(tally.timeout > 1_600, "it is too much: {tally:?}");
-    // If those who have waited for too long spoil it for the others, it is but a few hundred.
+    // If requests that have waited for too long spoil it for the others, only a few hundred are admitted.
     assert!(tally.admitted > 2_500, "of 7,300: {tally:?}");
     proxy.set(Mode::Pass).expect("it obeys");
     store.ready(PATIENCE).await.expect("it is fast again");

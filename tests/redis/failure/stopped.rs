@@ -51,7 +51,7 @@ async fn charges_that_timed_out_are_not_made_when_it_wakes_up() {
     assert_eq!(tally.timeout, 500, "{tally:?}");
     assert!(asked.elapsed() >= DEADLINE);
     assert!(opened(&store).await.is_timeout());
-    // Whoever comes now does not wait.
+    // Requests that arrive now do not wait.
     let tally = caller.tally_many(&store, 500).await;
     assert!(tally.failed() == 500 && tally.longest < DEADLINE, "{tally:?}");
 
@@ -64,10 +64,10 @@ async fn charges_that_timed_out_are_not_made_when_it_wakes_up() {
     assert_eq!(caller.counted(&store).await, 5);
 }
 
-/// Looking for an answer keeps nobody waiting.
+/// Spinning for an answer keeps no request waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_waits_is_let_go_in_time_however_long_its_answer_may_be_looked_for() {
-    // A crowd, and one who asks again as soon as it is answered.
+    // A crowd, and a single caller that asks again as soon as it is answered.
     for (spin, callers) in [(Duration::from_secs(3_600), 64), (Duration::MAX, 64), (Duration::MAX, 1)] {
         let server = server();
         let store = hasty(&server.url()).spin(spin).build().expect("a good store");
@@ -134,7 +134,7 @@ async fn stopped_for_so_long_that_the_connection_is_given_up() {
     .expect("only one is left");
 }
 
-/// A server that is gone is missed, though nobody asks it anything.
+/// A server that is gone is noticed, even without any request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_gone_while_nobody_asks_is_found_out() {
     let server = server();

@@ -1,4 +1,4 @@
-//! Charging a key, and seeing what came of it.
+//! Charging a key, and recording what happens.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::PATIENCE;
 /// A quota that is never used up, and that does not come back while a test runs.
 pub(crate) const PLENTY: u32 = 1_000_000_000;
 
-/// Who is charged: a key under a rule.
+/// A caller to be charged: a key under a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     rule: RuleName,
@@ -19,7 +19,7 @@ pub(crate) struct Caller {
     quota: Quota,
 }
 
-/// What was seen of charges.
+/// What happened to charges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) admitted: u32,
@@ -27,9 +27,9 @@ pub(crate) struct Tally {
     pub(crate) timeout: u32,
     pub(crate) unavailable: u32,
     pub(crate) protocol: u32,
-    /// The longest that one has waited.
+    /// The longest wait.
     pub(crate) longest: Duration,
-    /// What was said last that was no decision.
+    /// The last error.
     pub(crate) last_error: String,
 }
 
@@ -39,7 +39,7 @@ impl Caller {
         Self { rule: RuleName::new("failure").expect("a name"), key: Key::from(key), quota }
     }
 
-    /// The same with so much to spend.
+    /// The same caller with this limit.
     pub(crate) fn with_only(self, limit: u32) -> Self {
         Self { quota: Quota::fixed_window(limit, 30 * DAY), ..self }
     }
@@ -52,14 +52,14 @@ impl Caller {
         store.charge(&[self.charge_of()]).await
     }
 
-    /// Charges, and counts what comes of it.
+    /// Charges, and records what happens.
     pub(crate) async fn tally(&self, store: &RedisStore, tally: &mut Tally) {
         let start = Instant::now();
         let decided = self.charge(store).await;
         tally.add(start.elapsed(), &decided);
     }
 
-    /// Charges so often at the same time.
+    /// Charges this many times at once.
     pub(crate) async fn tally_many(&self, store: &RedisStore, times: usize) -> Tally {
         let charging = (0..times).map(|_| {
             let (caller, store) = (self.clone(), store.clone());
@@ -76,7 +76,7 @@ impl Caller {
         all
     }
 
-    /// Charges until it is admitted: a machine that is busy may keep a server that works from answering in time.
+    /// Charges until it is admitted: a busy machine may keep a working server from answering in time.
     pub(crate) async fn be_admitted(&self, store: &RedisStore) {
         let start = Instant::now();
         loop {
@@ -89,7 +89,7 @@ impl Caller {
         }
     }
 
-    /// What Redis has counted. Looking changes nothing, so that it can be done again if the machine was too busy.
+    /// What Redis has counted. Peeking changes nothing, so it can be repeated if the machine was too busy.
     pub(crate) async fn counted(&self, store: &RedisStore) -> u32 {
         let start = Instant::now();
         let decision = loop {
@@ -138,7 +138,7 @@ impl Tally {
         self.timeout + self.unavailable + self.protocol
     }
 
-    /// Nobody has waited for too long, and nobody was denied who had plenty.
+    /// Asserts that no request has waited for too long, and none was denied that had plenty.
     pub(crate) fn assert_orderly(&self) {
         assert!(self.longest < DEADLINE + MARGIN, "{self:?}");
         assert_eq!(self.denied, 0, "{self:?}");
