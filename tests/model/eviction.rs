@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use tollgate_core::{
-    Charge, Clock, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Refund, RuleName, SECOND, Store,
-    Timestamp,
+    Charge, Clock, DAY, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Refund, RuleName, SECOND,
+    Store, Timestamp,
 };
 
 fn store(max_keys: usize) -> (MemoryStore<ManualClock>, ManualClock) {
@@ -85,6 +86,33 @@ fn exhausted_callers_survive_a_flood_of_new_ones() {
         for key in &exhausted {
             assert!(!store.decide(&[Charge::new(rule("limit"), key, &quota)]).is_admitted(), "{quota} {key}");
         }
+    }
+}
+
+/// A caller that has waited for most of a unit is still denied, and is not pushed out by keys that have some of
+/// their budget left.
+#[test]
+fn denied_callers_survive_a_flood_of_half_used_ones_although_time_has_passed() {
+    for (quota, passed) in [
+        (Quota::token_bucket(1, DAY), 13 * HOUR),
+        (Quota::token_bucket(3, DAY), 7 * HOUR),
+        (Quota::leaky_bucket(3, DAY), 7 * HOUR),
+        (Quota::fixed_window(1, DAY), HOUR),
+        (Quota::sliding_window(1, DAY), 24 * HOUR),
+        (Quota::sliding_log(1, DAY), 23 * HOUR),
+    ] {
+        let (store, clock) = store(1_000);
+        let limited = [Charge::new(rule("limit"), "denied", &quota)];
+        assert!(store.decide(&[limited[0].cost(quota.max())]).is_admitted());
+        clock.advance(passed);
+        assert!(!store.decide(&limited).is_admitted(), "{quota}");
+        let half = Quota::token_bucket(2, HOUR);
+        for i in 0..5_000_u64 {
+            assert!(store.decide(&[Charge::new(rule("flood"), &Key::from(i), &half)]).is_admitted());
+            clock.advance(Duration::from_millis(1));
+        }
+        assert!(store.evicted() > 1_000, "{quota}");
+        assert!(!store.decide(&limited).is_admitted(), "{quota}");
     }
 }
 

@@ -46,8 +46,12 @@ impl Used {
         self.0.ceil() as u32
     }
 
-    /// The share of `capacity` that is used, [`PRESSED`] being all of it.
+    /// The share of `capacity` that is used. It is [`PRESSED`] as soon as less than one unit is left: such a
+    /// budget denies, even if half of a unit has come back.
     pub(crate) fn pressure(self, capacity: u32) -> u32 {
+        if f64::from(capacity) - self.0 < 1.0 {
+            return PRESSED;
+        }
         ((self.0 / f64::from(capacity.max(1)) * f64::from(PRESSED)).ceil() as u32).min(PRESSED)
     }
 }

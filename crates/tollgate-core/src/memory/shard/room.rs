@@ -29,8 +29,8 @@ impl Shard {
     /// the one that has used least of its budget, and of those the one that is full again first.
     ///
     /// The places of keys depend on a hash that callers do not know, so they cannot choose their neighbours.
-    /// A caller whose budget is used up is pushed out only if all its neighbours have used up theirs, and for
-    /// longer.
+    /// A caller with less than one unit left is pushed out only if none of its neighbours has one left
+    /// either, and all of them take longer to be full again.
     ///
     /// If no neighbour has expired, other keys may have: earlier keys have taken the places of expired
     /// neighbours first. So before a key that still counts is evicted, the whole shard is searched for
