@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use tollgate::{Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule};
+use tollgate::{Decision, Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule};
 
 use crate::held::{TokioClock, memory};
 use crate::stores::Slow;
@@ -347,4 +347,48 @@ async fn who_waits_for_as_long_as_it_takes_is_not_told_what_the_impatient_are() 
     let (ahead, patient) = tokio::join!(ahead, patient);
     assert!(ahead.unwrap().is_admitted() && patient.unwrap().is_admitted());
     assert_eq!(start.elapsed(), MINUTE);
+}
+
+/// A denial costs nothing, and reports what is left, under all rules of the charge.
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_takes_too_long_is_looked_at_and_not_charged() {
+    let jobs = Rule::new("jobs", Quota::leaky_bucket(1, secs(1)).capacity(10));
+    let other = Rule::new("other", Quota::per_hour(10));
+    let limiter = Limiter::builder().store(memory()).rules([jobs, other]).build().unwrap();
+    for _ in 0..3 {
+        assert!(limiter.charge("jobs", "worker").await.unwrap().is_admitted());
+    }
+    let both = || limiter.charge("jobs", "worker").and("other", "worker");
+    let before = both().peek().await.unwrap();
+    let denied = both().ready_within(millis(500)).now_or_never().expect("it is said at once").unwrap();
+    assert_eq!(denied.denied_by().map(|rule| rule.to_string()).collect::<Vec<_>>(), ["jobs"]);
+    assert_eq!(denied.retry(), Some(Retry::After(millis(2_500))), "then it is held back for half a second");
+    let remaining =
+        |decision: &Decision| ["jobs", "other"].map(|rule| decision.outcome(rule).unwrap().remaining());
+    assert_eq!(remaining(&denied), [7, 10]);
+    assert_eq!(both().peek().await.unwrap(), before);
+    tokio::time::sleep(millis(2_500)).await;
+    assert!(both().ready_within(millis(500)).await.unwrap().is_admitted());
+}
+
+/// A place that somebody else has got behind cannot be given back, so those who are denied must not take one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_who_are_not_willing_to_wait_leave_no_places_behind_that_nobody_holds() {
+    let jobs = Rule::new("jobs", Quota::leaky_bucket(1, secs(3_600)).capacity(1_000));
+    let limiter = Limiter::builder().rule(jobs).build().unwrap();
+    assert!(limiter.charge("jobs", "worker").await.unwrap().is_admitted());
+    let impatient = [(); 2].map(|()| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            for _ in 0..20_000 {
+                let denied = limiter.charge("jobs", "worker").ready_within(Duration::ZERO).await.unwrap();
+                assert!(!denied.is_admitted());
+            }
+        })
+    });
+    for task in impatient {
+        task.await.unwrap();
+    }
+    let left = limiter.charge("jobs", "worker").peek().await.unwrap();
+    assert_eq!(left.outcome("jobs").unwrap().remaining(), 999);
 }

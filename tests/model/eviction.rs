@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use tollgate_core::{
-    Charge, Clock, DAY, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Refund, RuleName, SECOND,
-    Store, Timestamp,
+    Charge, Clock, DAY, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Refund, RuleName,
+    SECOND, Store, Timestamp,
 };
 
 fn store(max_keys: usize) -> (MemoryStore<ManualClock>, ManualClock) {

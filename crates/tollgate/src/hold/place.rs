@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Decision, Outcome, Refund, Retry, Store};
+use tollgate_core::{Algorithm, Decision, Outcome, Refund, Retry, Store};
 
 use crate::error::LimiterError;
 use crate::limiter::{Limiter, Plan, Planned, Shadowing};
@@ -76,8 +76,20 @@ impl<S: Store> Place<S> {
 }
 
 impl<S: Store> Limiter<S> {
+    /// The denial of a plan that a leaky bucket would hold back for longer than `patience`.
+    ///
+    /// This looks before anything is charged: a place in a queue can be given back only while nobody stands
+    /// behind it, so charging first would leave places that nobody holds.
+    pub(crate) async fn held_too_long(&self, plan: &Plan, patience: Option<Duration>) -> Option<Decision> {
+        let patience = patience.filter(|_| plan.has_queue())?;
+        // If the store fails, it fails again when it is asked to charge.
+        let looked = self.store().peek(&plan.charges()).await.ok()?;
+        (looked.is_admitted() && looked.delay() > patience).then(|| deny(&looked, patience))
+    }
+
     /// Waits for a decision's delay, if it has one. If that is longer than `patience`, the decision denies
-    /// after all.
+    /// after all. That happens only if others got in line after [`held_too_long`](Self::held_too_long) had
+    /// looked.
     pub(crate) async fn hold_back(
         &self,
         plan: Plan,
@@ -113,6 +125,14 @@ impl<S: Store> Limiter<S> {
             self.shadow_admitted(&plan, &decision);
         }
         Ok(decision)
+    }
+}
+
+impl Plan {
+    /// Whether it has a charge to a leaky bucket, which may hold it back.
+    fn has_queue(&self) -> bool {
+        let quota = |planned| self.rules().charge_of(planned).quota;
+        self.entries().iter().any(|planned| quota(planned).algorithm() == Algorithm::LeakyBucket)
     }
 }
 

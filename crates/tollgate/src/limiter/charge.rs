@@ -123,7 +123,9 @@ impl<S: Store> ChargeBuilder<S> {
     /// Like [`until_ready`](Self::until_ready), but waits no longer than `patience`.
     ///
     /// A leaky bucket's delay is included. If it would take longer, the decision denies as soon as that is
-    /// clear.
+    /// clear, and nothing is charged. To know that, a leaky bucket is looked at before it is charged. If others
+    /// get in line in between and make the wait too long, the charges are given back; the place in the queue
+    /// only if nobody has got in line behind it.
     ///
     /// # Errors
     ///
@@ -139,6 +141,11 @@ impl<S: Store> ChargeBuilder<S> {
         let denied = if limiter.has_line(&plan, patience) {
             None
         } else {
+            if let Some(denied) = limiter.held_too_long(&plan, up_to).await {
+                observe::decided(&plan, &denied, How::AtOnce);
+                limiter.glance(denied.at());
+                return Ok(denied);
+            }
             let (answer, is_local) = limiter.ask(&plan, patience).await;
             let decision =
                 answer.inspect_err(|error| observe::failed(&plan, error, Said::Undecided, None))?;

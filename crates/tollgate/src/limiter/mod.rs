@@ -349,8 +349,9 @@ impl<S: Store> LimiterBuilder<S> {
     /// This counts what the layer holds back and what waits through
     /// [`until_ready`](ChargeBuilder::until_ready). Beyond the bound nothing waits: a denied request is
     /// denied immediately. A request that a leaky bucket would hold back, or that would go to the end of a
-    /// line, is answered with 503. All keys share this bound, so a key with a long line takes room from the
-    /// others.
+    /// line, is answered with 503. (Its place in the leaky bucket's queue is given back, unless another
+    /// request has got in line behind it meanwhile.) All keys share this bound, so a key with a long line
+    /// takes room from the others.
     pub fn max_waiting(self, max_waiting: usize) -> Self {
         Self { max_waiting, ..self }
     }
