@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::{join_all, join5};
 use http::StatusCode;
 use tokio::time::Instant;
-use tollgate::{Key, Limiter, MINUTE, Quota, Rule, Tier, key};
+use tollgate::{Key, Limiter, MINUTE, Quota, Retry, Rule, Tier, key};
 
 use crate::held::{Queue, call, entries, logged, memory, queue, queue_of};
 use crate::support::{ReplyExt, START, millis, secs};
@@ -330,4 +330,44 @@ async fn a_tier_is_not_told_what_another_was_told() {
     let patient = call(&mut queue, "/patient").await;
     assert!(patient.now_or_never().is_none());
     drop(first);
+}
+
+/// One rule has a line, and another one, which nobody waits for, denies for a moment.
+fn slow_and_brief() -> [Rule; 2] {
+    let slow = Rule::new("slow", Quota::token_bucket(1, secs(10)).burst(1));
+    let brief = Rule::new("brief", Quota::token_bucket(5, secs(1)).burst(5)).key(key::global());
+    [slow.on_path("/slow").key(key::global()).hold_up_to(secs(60)), brief]
+}
+
+/// A denial is remembered for those who want the same, but no longer than it lasts.
+#[tokio::test(start_paused = true)]
+async fn who_comes_when_a_denial_is_over_is_not_denied_from_memory() {
+    let (mut queue, _) = queue(slow_and_brief());
+    assert_eq!(call(&mut queue, "/slow").await.await.unwrap().status(), StatusCode::OK);
+    let waiting = tokio::spawn(call(&mut queue, "/slow").await);
+    tokio::task::yield_now().await;
+    while call(&mut queue, "/other").await.await.unwrap().status() == StatusCode::OK {}
+    for wait in [200, 150, 50] {
+        let denied = call(&mut queue, "/slow").await.now_or_never().expect("it is denied at once").unwrap();
+        let brief = *denied.decision().outcome("brief").unwrap();
+        assert_eq!(brief.retry(), Some(Retry::After(millis(wait))), "as of now, whoever asked first");
+        tokio::time::sleep(millis(if wait == 200 { 50 } else { 100 })).await;
+    }
+    tokio::time::sleep(millis(1)).await;
+    assert!(call(&mut queue, "/slow").await.now_or_never().is_none(), "it waits in line");
+    waiting.abort();
+}
+
+/// Nor if what was used comes back before that.
+#[tokio::test(start_paused = true)]
+async fn a_reset_is_heard_of_by_those_whom_a_rule_without_a_line_denied() {
+    let (mut queue, _) = queue(slow_and_brief());
+    assert_eq!(call(&mut queue, "/slow").await.await.unwrap().status(), StatusCode::OK);
+    let waiting = tokio::spawn(call(&mut queue, "/slow").await);
+    tokio::task::yield_now().await;
+    while call(&mut queue, "/other").await.await.unwrap().status() == StatusCode::OK {}
+    assert!(call(&mut queue, "/slow").await.now_or_never().is_some(), "it is denied at once");
+    queue.limiter().reset("brief", Key::GLOBAL).await.unwrap();
+    assert!(call(&mut queue, "/slow").await.now_or_never().is_none(), "it waits in line");
+    waiting.abort();
 }

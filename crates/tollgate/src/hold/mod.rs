@@ -6,6 +6,7 @@
 //! is first served, and a line costs the store only what its head asks.
 
 mod place;
+mod refusal;
 mod room;
 mod turn;
 

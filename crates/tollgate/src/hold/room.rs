@@ -5,13 +5,13 @@ use std::future::{Future, poll_fn};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use slab::Slab;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Decision, Key, Quota, RuleName};
 
+use super::refusal::{News, Reason, Refusal};
 use crate::observe;
 
 /// Identifies a line: a rule and a key. The rule is given by name, because those who wait may have come under
@@ -20,9 +20,6 @@ pub(crate) type Line = (RuleName, Key);
 
 /// What a request wants: how much of each line, and under which quota, as tiers have different ones.
 pub(crate) type Wanted = SmallVec<[(Line, u32, Quota); 1]>;
-
-/// For how long requests that want the same get the answer that one of them got.
-const SAME: Duration = Duration::from_secs(1);
 
 /// The waiting room.
 #[derive(Debug)]
@@ -37,6 +34,7 @@ pub(crate) struct Room {
 struct Inside {
     waiting: Slab<Waiting>,
     lines: HashMap<Line, Queue>,
+    news: News,
     /// How many requests have ever entered.
     came: u64,
     is_closed: bool,
@@ -57,17 +55,8 @@ struct Queue {
     places: VecDeque<Standing>,
     /// When its head can go, as far as is known.
     ready_at: Option<Instant>,
-    /// The denial that a request which wanted this got immediately, and when.
-    refused: Option<(Instant, Wanted, Reason, Decision)>,
-}
-
-/// Why a request is denied immediately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// Too many are ahead.
-    TooLong,
-    /// It would be denied even if nobody were ahead.
-    Regardless,
+    /// The denial that a request got immediately which wanted this, and perhaps more.
+    refused: Option<Refusal>,
 }
 
 #[derive(Debug)]
@@ -136,9 +125,10 @@ impl Room {
             return;
         }
         let mut inside = self.inside();
-        let Inside { waiting, lines, .. } = &mut *inside;
+        let Inside { waiting, lines, news, .. } = &mut *inside;
+        news.add(line);
         let Some(queue) = lines.get_mut(line) else { return };
-        (queue.ready_at, queue.refused) = (None, None);
+        queue.ready_at = None;
         let head = queue.places.front().map(|head| &mut waiting[head.ticket]);
         let waker = head.and_then(|head| {
             head.is_called = true;
@@ -161,19 +151,17 @@ impl Room {
     pub(crate) fn refused(&self, wanted: &Wanted, reason: Reason) -> Option<Decision> {
         let inside = self.inside();
         let mut refused = wanted.iter().filter_map(|(line, ..)| inside.lines.get(line)?.refused.as_ref());
-        let is_it = |(at, same, why, _): &&(Instant, Wanted, Reason, Decision)| {
-            *why == reason && at.elapsed() < SAME && same == wanted
-        };
-        refused.find(is_it).map(|(.., decision)| decision.clone())
+        refused.find_map(|refused| refused.decision(wanted, reason, &inside.news))
     }
 
     /// Remembers a denial that a request gets immediately. While there is a line, a flood consists of
     /// requests that want the same, and the store need not be asked about each of them.
     pub(crate) fn refuse(&self, wanted: Wanted, reason: Reason, decision: &Decision) {
         let mut inside = self.inside();
-        let line = wanted.iter().map(|(line, ..)| *line).find(|line| inside.lines.contains_key(line));
-        if let Some(queue) = line.and_then(|line| inside.lines.get_mut(&line)) {
-            queue.refused = Some((Instant::now(), wanted, reason, decision.clone()));
+        let Inside { lines, news, .. } = &mut *inside;
+        let line = wanted.iter().map(|(line, ..)| *line).find(|line| lines.contains_key(line));
+        if let Some(queue) = line.and_then(|line| lines.get_mut(&line)) {
+            queue.refused = Some(Refusal::new(wanted, reason, decision, news));
         }
     }
 
@@ -327,6 +315,8 @@ impl Inside {
         let queue = self.lines.get_mut(&line)?;
         let was_first = queue.is_led_by(ticket);
         queue.places.retain(|standing| standing.ticket != ticket);
+        // The line is shorter now.
+        queue.refused.take_if(|refused| refused.reason() == Reason::TooLong);
         match queue.places.front() {
             None => {
                 self.lines.remove(&line);

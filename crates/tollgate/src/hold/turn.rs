@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, timeout, timeout_at};
 use tollgate_core::{Algorithm, Charge, Decision, MemoryStore, Outcome, Quota, Retry, Store, StoreError};
 
-use super::room::{Ahead, Line, NoRoom, Reason, Ticket, Wanted};
+use super::refusal::Reason;
+use super::room::{Ahead, Line, NoRoom, Ticket, Wanted};
 use crate::limiter::{Fallback, Limiter, Plan, Planned};
 
 /// How long those ahead who can go are given to do so, when somebody behind them has run out of time.
