@@ -182,6 +182,24 @@ async fn what_is_sent_is_counted_however_its_end_is_told() {
     }
 }
 
+/// The handler runs for HEAD as it does for GET, so a change of the method must not make it free.
+#[tokio::test]
+async fn a_head_request_stays_charged_as_reserved_unless_bytes_are_counted() {
+    let words = |piece: &Bytes| piece.split(|byte| *byte == b' ').count() as u32;
+    let head = || Request::head("/").body(axum::body::Body::empty()).unwrap();
+    for (stays, counts_bytes) in [(50, false), (0, true)] {
+        let limiter = bytes();
+        let app = axum::Router::new().fallback(async || "one two three");
+        let app = match counts_bytes {
+            true => app.layer(MeterLayer::new("bytes", ByteCount)),
+            false => app.layer(MeterLayer::new("bytes", words)),
+        };
+        let response = app.layer(RateLimitLayer::new(limiter.clone())).oneshot(head()).await.unwrap();
+        drop(response);
+        assert_eq!(spent(&limiter).await, stays);
+    }
+}
+
 #[tokio::test]
 async fn a_closure_measures_by_what_it_sees() {
     let limiter = bytes();

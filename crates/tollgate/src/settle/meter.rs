@@ -46,6 +46,14 @@ pub trait Measure<D> {
     fn total(&mut self, sum: u32) -> u32 {
         sum
     }
+
+    /// What the response to a HEAD request costs, whose body is not sent and so cannot be measured.
+    ///
+    /// By default `None`: what was reserved stays charged. The handler of such a request mostly does the same
+    /// work as for a GET, and if it cost nothing, HEAD would be a way around the limit.
+    fn head(&mut self) -> Option<u32> {
+        None
+    }
 }
 
 impl<D, F: FnMut(&D) -> u32> Measure<D> for F {
@@ -54,7 +62,7 @@ impl<D, F: FnMut(&D) -> u32> Measure<D> for F {
     }
 }
 
-/// Every byte costs one.
+/// Every byte that is sent costs one. The response to a HEAD request costs nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByteCount;
 
@@ -62,12 +70,16 @@ impl<D: Buf> Measure<D> for ByteCount {
     fn measure(&mut self, data: &D) -> u32 {
         u32::try_from(data.remaining()).unwrap_or(u32::MAX)
     }
+
+    fn head(&mut self) -> Option<u32> {
+        Some(0)
+    }
 }
 
 /// Settles a rule by the bodies of responses.
 ///
 /// Each piece adds what the measure returns, and when a body has ended, its request costs the sum. See
-/// [`Metered`] for what happens if it does not end.
+/// [`Metered`] for what happens if it does not end, and [`Measure::head`] for HEAD requests.
 ///
 /// It goes inside the [`RateLimitLayer`](crate::RateLimitLayer), and its rule has to be [settled in
 /// handlers](crate::Rule::settle_in_handler). It is a separate layer because it changes the type of the body,
@@ -158,10 +170,10 @@ pin_project! {
 }
 
 /// The length of the body that is sent with a response, if known.
-fn length<B>(response: &Response<B>, is_head: bool) -> Option<u64> {
-    // These responses are sent without their body, whatever length they announce.
+fn length<B>(response: &Response<B>) -> Option<u64> {
+    // These responses have no body, whatever length they announce.
     let status = response.status();
-    if is_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
+    if status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED {
         return Some(0);
     }
     response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
@@ -179,8 +191,12 @@ where
         let this = self.project();
         let response = ready!(this.response.poll(cx))?;
         // When polled again after completion, it stays pending forever.
-        let Some((measure, open)) = this.metered.take() else { return Poll::Pending };
-        let length = length(&response, *this.is_head);
+        let Some((mut measure, mut open)) = this.metered.take() else { return Poll::Pending };
+        if let Some((limits, rule)) = open.take_if(|_| *this.is_head) {
+            // The rule exists: that was checked when the request came.
+            let _ = measure.head().map(|cost| limits.settle(&rule, cost));
+        }
+        let length = length(&response);
         Poll::Ready(Ok(response.map(|body| {
             let metered = Metered::new(body, measure, open);
             match length {
