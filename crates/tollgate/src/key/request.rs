@@ -145,11 +145,23 @@ impl Cookie {
     fn value<'a>(&self, pair: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         let at = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (pair[..at].trim_ascii(), pair[at + 1..].trim_ascii());
-        let quoted = || value.strip_prefix(b"\"")?.strip_suffix(b"\"");
         // Some readers decode names and some do not, and the application may use either kind.
         let is_it = name == self.0.as_bytes() || *decode(name) == *self.0.as_bytes();
-        is_it.then(|| decode(quoted().unwrap_or(value)))
+        is_it.then(|| {
+            let decoded = decode(unquoted(value));
+            // Quotes may have been encoded, and some readers decode first.
+            match unquoted(&decoded).len() == decoded.len() {
+                true => decoded,
+                false => Cow::Owned(unquoted(&decoded).to_vec()),
+            }
+        })
     }
+}
+
+/// The value without the quotes around it, if it has any.
+fn unquoted(value: &[u8]) -> &[u8] {
+    let inside = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    inside.unwrap_or(value)
 }
 
 /// See [`path`].

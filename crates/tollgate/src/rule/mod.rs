@@ -275,7 +275,8 @@ impl Rule {
     /// - Budget that is given back in this process, by a refund, a reset or a settled response, is available
     ///   to waiting requests.
     /// - [Swapped](crate::Limiter::swap) rules apply to requests that arrive afterwards. A waiting request
-    ///   waits under the rules that it arrived under, and requests that arrive behind it wait as well.
+    ///   waits under the rules that it arrived under. Requests that arrive behind it wait as well, unless
+    ///   their rule no longer holds requests back.
     /// - The number of waiting requests [is bounded](crate::LimiterBuilder::max_waiting).
     /// - With several rules, each one that is over its limit must be ready to hold the request back for as
     ///   long as it takes. Otherwise the request is refused immediately, even while others wait.

@@ -175,6 +175,8 @@ fn a_cookie_is_one_however_it_is_spelled() {
         b"session=\"abc\"",
         b"session=%61bc",
         b"session=%61%62%63",
+        b"session=%22abc%22",
+        b"session=\"%22abc%22\"",
         b"session=\"a%62c\"",
         b"session=abc; session=%61bc",
         b"%73ession=abc",
