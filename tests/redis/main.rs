@@ -19,6 +19,7 @@ mod moving;
 mod order;
 mod outcomes;
 mod policies;
+mod probes;
 mod random;
 mod several_slots;
 mod support;

@@ -146,7 +146,7 @@ impl RedisStoreBuilder {
         let denied = Arc::new(Denied::new(&config));
         match servers.0 {
             Kind::One(target) => {
-                let link = Link::start(target, &config, Arc::clone(&denied), None);
+                let link = Link::start(target, &config, Arc::clone(&denied), None, None);
                 Ok(RedisStore::start(Links::One(link), config, denied))
             }
             Kind::Cluster(seeds) => {

@@ -29,8 +29,6 @@ pub(crate) struct Config {
     pub(crate) denied_keys: usize,
     /// Whether the counters are on a cluster, where each call is about one slot.
     pub(crate) cluster: bool,
-    /// The hash tag of the counter that is charged to check whether a server works.
-    pub(crate) probe: String,
     /// A time to decide at instead of the server's.
     pub(crate) clock: Option<ManualClock>,
     pub(crate) watch: Arc<StoreWatch>,
@@ -78,7 +76,6 @@ impl Default for Config {
             deny_for: Duration::from_secs(1),
             denied_keys: 100_000,
             cluster: false,
-            probe: "*".to_owned(),
             clock: None,
             watch: Arc::default(),
         }

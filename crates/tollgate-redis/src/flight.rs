@@ -8,14 +8,14 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use smallvec::smallvec;
 use tokio::time::Instant;
-use tollgate_core::{Key, Quota, RuleName, SECOND, StoreError, Timestamp};
+use tollgate_core::{StoreError, Timestamp};
 
 pub(crate) use self::landing::{Failure, Fate, Landed};
-use crate::call::{Call, Few, Garbled};
+use crate::call::{Call, Few};
 use crate::config::Config;
 use crate::denied::{Denied, Passed};
-use crate::name::{Counted, Name};
-use crate::request::{Ask, Charges, Kind, OwnCharge};
+use crate::name::Name;
+use crate::request::{Ask, Charges, Kind};
 use crate::script::CHARGE;
 use crate::server_time::ServerTime;
 use crate::settlement;
@@ -215,37 +215,6 @@ impl Flight {
         }
     }
 
-    /// Checks whether a server decides, by charging a counter that belongs to no caller.
-    pub(crate) async fn probe(
-        connection: &mut MultiplexedConnection,
-        config: &Config,
-    ) -> Result<Timestamp, RedisError> {
-        let garbled = |Garbled(detail)| RedisError::from((ErrorKind::UnexpectedReturnType, detail));
-        let quota = Quota::fixed_window(u32::MAX, SECOND);
-        // No rule has this name: rule names have no spaces.
-        let mut name = Name::from_slice(config.prefix.as_bytes());
-        name.extend_from_slice(b": probe:{");
-        name.extend_from_slice(config.probe.as_bytes());
-        name.push(b'}');
-        let rule = RuleName::new("probe")
-            .map_err(|_| RedisError::from((ErrorKind::Client, "the probe has no name")))?;
-        let counter = Counted { hash: 0, rule, key: Key::GLOBAL, slot: 0 };
-        let requests = vec![OwnCharge { counter, quota, cost: 1 }];
-        let mut calls = Call::gather(&[&requests], 1, false);
-        let Some((_, call)) = calls.pop() else { return Err(garbled(Garbled("nothing was asked"))) };
-        let command = script([name].into_iter(), &call.pack(None, None));
-        let value = match connection.send_packed_command(&command).await?.extract_error() {
-            Ok(value) => value,
-            // The slot of the probe has moved elsewhere. The node answers, which is enough.
-            Err(error) if config.cluster && is_elsewhere(&error) => return server_time(connection).await,
-            Err(error) => return Err(error),
-        };
-        let Value::BulkString(reply) = value else {
-            return Err(garbled(Garbled("the script returned something else than bytes")));
-        };
-        Ok(call.read(&reply).map_err(garbled)?.0)
-    }
-
     /// How many questions and settlements it has.
     pub(crate) fn len(&self) -> usize {
         self.commands.iter().map(|command| command.asks.len()).sum()
@@ -286,7 +255,7 @@ fn charges_of(asks: &[Ask]) -> Few<&Charges> {
     asks.iter().filter_map(Ask::charges).collect()
 }
 
-fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
+pub(crate) fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
     let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
     command.arg(b"EVALSHA").arg(CHARGE.get_hash()).arg(names.len());
     names.for_each(|name| {
@@ -298,7 +267,7 @@ fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
 
 /// Whether a node says that a slot belongs to another node, or is about to, or to none. That the cluster is
 /// down is different: every node says so about all slots, and so the node has failed until it no longer does.
-fn is_elsewhere(error: &RedisError) -> bool {
+pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain) => true,
         ErrorKind::Server(ServerErrorKind::ClusterDown) => {
@@ -306,11 +275,6 @@ fn is_elsewhere(error: &RedisError) -> bool {
         }
         _ => false,
     }
-}
-
-async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp, RedisError> {
-    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
-    Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
 }
 
 /// Whether it must not share a call: its slot may be moving, with some counters on one node and some on the

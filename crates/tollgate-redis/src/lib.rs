@@ -18,6 +18,7 @@ mod link;
 mod name;
 mod observe;
 mod pace;
+mod probe;
 mod queue;
 mod request;
 mod script;

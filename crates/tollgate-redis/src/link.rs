@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::connect::Target;
 use crate::denied::Denied;
 pub(crate) use crate::error::unavailable;
+use crate::probe::Tags;
 use crate::queue::Queue;
 use crate::request::Ask;
 
@@ -48,12 +49,13 @@ struct Shared {
 pub(crate) type Redirect = Arc<dyn Fn(Ask, Option<&RedisError>) + Send + Sync>;
 
 impl Link {
-    /// Starts the task that serves a server.
+    /// Starts the task that serves a server. `redirect` and `probed` are for nodes of a cluster.
     pub(crate) fn start(
         target: Target,
         config: &Config,
         denied: Arc<Denied>,
         redirect: Option<Redirect>,
+        probed: Option<Tags>,
     ) -> Self {
         let shared = Arc::new(Shared {
             queue: Mutex::default(),
@@ -63,7 +65,7 @@ impl Link {
             breaker: Breaker::new(),
             max_waiting: config.max_waiting,
         });
-        let worker = Worker::new(Arc::clone(&shared), target, config, denied, redirect);
+        let worker = Worker::new(Arc::clone(&shared), target, config, denied, redirect, probed);
         tokio::spawn(worker.run());
         Self { shared }
     }

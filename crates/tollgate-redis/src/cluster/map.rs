@@ -72,13 +72,24 @@ impl Map {
 
     /// Whether a node has any slots.
     pub(super) fn has_slots(&self, address: &Address) -> bool {
-        self.first_slot(address).is_some()
+        self.slots_of(address).next().is_some()
     }
 
-    /// The first slot of a node.
-    pub(super) fn first_slot(&self, address: &Address) -> Option<u16> {
-        let number = self.nodes.iter().position(|node| node == address)? as u16;
-        self.slots.iter().position(|node| *node == Some(number)).map(|slot| slot as u16)
+    /// Some slots of a node: its first, one in the middle and its last. Where slots are moved in order, they
+    /// do not move at the same time.
+    pub(super) fn some_slots(&self, address: &Address) -> Vec<u16> {
+        let own: Vec<u16> = self.slots_of(address).collect();
+        let some = [own.first(), own.get(own.len() / 2), own.last()];
+        let mut some: Vec<u16> = some.into_iter().flatten().copied().collect();
+        some.dedup();
+        some
+    }
+
+    fn slots_of(&self, address: &Address) -> impl Iterator<Item = u16> {
+        let number = self.nodes.iter().position(|node| node == address).map(|number| number as u16);
+        let of_node =
+            move |(slot, node): (u16, &Option<u16>)| (number.is_some() && *node == number).then_some(slot);
+        (0..).zip(&self.slots).filter_map(of_node)
     }
 
     /// Notes that a slot has moved to this node.
@@ -136,7 +147,9 @@ mod tests {
         for (host, port, has_slots) in [("a", 7, true), ("b", 9, true), ("a", 8, false)] {
             assert_eq!(map.has_slots(&(host.to_owned(), port)), has_slots, "{host}:{port}");
         }
-        assert_eq!(map.first_slot(&("b".to_owned(), 9)), Some(100));
+        for (host, port, slots) in [("a", 7, &[0, 50, 99][..]), ("b", 9, &[100]), ("a", 8, &[])] {
+            assert_eq!(map.some_slots(&(host.to_owned(), port)), slots, "{host}:{port}");
+        }
         let before = map.clone();
         assert!(map.agrees(&before) && !map.agrees(&unknown));
         map.set(100, &("a".to_owned(), 7));

@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::connect::{Target, at};
 use crate::denied::Denied;
 use crate::link::{Link, Redirect, unavailable};
+use crate::probe::Tags;
 use crate::request::Ask;
 
 /// The nodes of a cluster.
@@ -147,11 +148,7 @@ impl Router {
         if let Some(node) = self.links().get(address) {
             return node.link.clone();
         }
-        // A node without slots has no counter to charge; it is asked for its time.
-        let slot = self.map.read().unwrap_or_else(PoisonError::into_inner).first_slot(address);
-        let probe = slot.and_then(tag_in);
         let info = at(self.node_info(), address.0.clone(), address.1);
-        let config = Config { probe: probe.unwrap_or_default(), ..self.config.clone() };
         let (router, host) = (Arc::downgrade(self), address.0.clone());
         let redirect: Redirect = Arc::new(move |ask, error| match (router.upgrade(), error) {
             (Some(router), Some(error)) => router.redirect(ask, error, &host),
@@ -161,11 +158,23 @@ impl Router {
             }
             (None, _) => ask.fail(&unavailable("the store has ended")),
         });
-        let start = || Node {
-            link: Link::start(Target::Node(info), &config, Arc::clone(&self.denied), Some(redirect)),
-            asked: None,
+        let (router, own) = (Arc::downgrade(self), address.clone());
+        let probed: Tags =
+            Arc::new(move || router.upgrade().map_or_else(Vec::new, |router| router.tags(&own)));
+        let start = || {
+            let (target, denied) = (Target::Node(info), Arc::clone(&self.denied));
+            Node {
+                link: Link::start(target, &self.config, denied, Some(redirect), Some(probed)),
+                asked: None,
+            }
         };
         self.links().entry(address.clone()).or_insert_with(start).link.clone()
+    }
+
+    /// Hash tags of some slots that a node has by the map.
+    fn tags(&self, address: &Address) -> Vec<String> {
+        let slots = self.map.read().unwrap_or_else(PoisonError::into_inner).some_slots(address);
+        slots.into_iter().filter_map(tag_in).collect()
     }
 
     /// How to reach a node, except for its address.

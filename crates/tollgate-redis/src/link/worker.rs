@@ -27,6 +27,7 @@ use crate::denied::Denied;
 use crate::flight::{Failure, Flight, Flown};
 use crate::observe::LineWatch;
 use crate::pace::Pace;
+use crate::probe::Tags;
 use crate::server_time::ServerTime;
 
 /// After this long without a word, an idle server is asked whether it is there. So a connection that was
@@ -61,6 +62,8 @@ pub(super) struct Worker {
     config: Config,
     denied: Arc<Denied>,
     redirect: Option<Redirect>,
+    /// Where a node of a cluster is probed.
+    probed: Option<Tags>,
     time: ServerTime,
     connection: Option<MultiplexedConnection>,
     /// Whether the server was asked if it evicts counters.
@@ -88,6 +91,7 @@ impl Worker {
         config: &Config,
         denied: Arc<Denied>,
         redirect: Option<Redirect>,
+        probed: Option<Tags>,
     ) -> Self {
         Self {
             shared,
@@ -95,6 +99,7 @@ impl Worker {
             config: config.clone(),
             denied,
             redirect,
+            probed,
             time: ServerTime::new(),
             connection: None,
             asked_of_eviction: false,

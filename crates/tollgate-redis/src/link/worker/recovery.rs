@@ -9,7 +9,7 @@ use tollgate_core::{StoreError, StoreErrorKind};
 use super::Worker;
 use crate::breaker::Pauses;
 use crate::error::failed;
-use crate::flight::Flight;
+use crate::probe::{Probed, probe};
 use crate::server_time::ServerTime;
 use crate::{eviction, observe};
 
@@ -75,10 +75,9 @@ impl Worker {
                 connection
             }
         };
-        let sent = Instant::now();
-        let probing = Flight::probe(&mut connection, &self.config);
+        let probing = probe(&mut connection, &self.config, self.probed.as_ref());
         match timeout(self.config.silence(), probing).await {
-            Ok(Ok(now)) => {
+            Ok(Ok(Probed { now, sent })) => {
                 self.time.learn(now, sent, Instant::now());
                 self.connection = Some(connection);
                 self.load_scripts = false;
