@@ -35,7 +35,8 @@ use crate::{Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, StoreErr
 ///   the budget owes.
 /// - **Nothing is kept forever.** What no longer matters goes away by itself.
 /// - **A failure is not a denial.** A store that cannot decide returns a [`StoreError`], and has then charged
-///   nothing that it knows of.
+///   nothing that it knows of. The exception is a store on several servers of which one fails: it may keep
+///   what the others have charged, so that their rules are enforced if the request is let through.
 ///
 /// The `tollgate-contract` crate tests a store against these promises.
 pub trait Store: Clone + Send + Sync + 'static {

@@ -1,15 +1,18 @@
 //! A request whose counters live in several slots of a cluster, or in one that is moving from one node to
 //! another.
 //!
-//! No script sees all of them. So each part is charged separately, and if one denies or fails, the others are
-//! given back. For a moment too little may be admitted, and never too much. A part that is answered too late
-//! is given back when the answer comes, if the request was denied (`whole.rs`).
+//! No script sees all of them. So each part is charged separately, and if one denies, the others are given
+//! back. For a moment too little may be admitted, and never too much. A part that is answered too late is
+//! given back when the answer comes, if the request was denied (`whole.rs`).
+//!
+//! If a part fails and none denies, what the others have charged stays charged, as the request's rules may
+//! let it through. Otherwise a rule whose node works would not be enforced while the node of another fails.
 //!
 //! The parts are the slots. While a slot is moving, some of its counters are on one node and some on the
 //! other, and a node does none of a call that is about both. Then each counter is a part.
 //!
 //! A place in the queue of a leaky bucket can be given back only by the last in line. So a part that has one
-//! is only peeked at along with the others, and charged once these have admitted. If the peek says that it
+//! is only peeked at along with the others, and charged once none of these has denied. If the peek says that it
 //! denies, it is charged nevertheless, and before any other such part: a peek changes nothing, and it is the
 //! denial that brings a counter to a changed quota or clock.
 
@@ -158,17 +161,22 @@ impl Several {
         self.parts.iter().all(|part| part.decided().is_some_and(|decided| decided.verdict.is_admitted()))
     }
 
-    /// Charges the parts that were only peeked at, if all others have admitted. Returns whether there were
-    /// any.
+    /// Charges the parts that were only peeked at, if none of the others has denied. Returns whether there
+    /// were any.
     fn go_on(&mut self) -> bool {
         let denies = |part: &Part| part.decided().is_some_and(|decided| !decided.verdict.is_admitted());
-        let is_over = |part: &Part| part.failed().is_some() || (part.next.is_none() && denies(part));
+        let is_over = |part: &Part| part.next.is_none() && denies(part);
         if self.peek || self.parts.iter().any(is_over) {
             return false;
         }
+        // A part that failed because its time was up leaves none for another question.
+        if self.parts.iter().any(|part| part.failed().is_some()) && Instant::now() >= self.deadline {
+            return false;
+        }
         let any_denies = self.parts.iter().any(denies);
+        let goes_now = |part: &&mut Part| part.decided().is_some() && (!any_denies || denies(part));
         let mut goes_on = false;
-        for part in self.parts.iter_mut().filter(|part| !any_denies || denies(part)) {
+        for part in self.parts.iter_mut().filter(goes_now) {
             if let Some((ask, asking)) = part.next.take() {
                 self.links.put(ask);
                 part.state = State::Asking(asking);
@@ -179,7 +187,7 @@ impl Several {
     }
 
     /// Combines the answers of the parts. If one denies a charge, that is a denial, whatever happened to the
-    /// others.
+    /// others. If none does and one fails, the request may be let through, and stays charged where it was.
     fn finish(&mut self) -> Result<Decision, StoreError> {
         let decided = || self.parts.iter().filter_map(Part::decided).map(|decided| &decided.verdict);
         let (admitted, denied) = (self.is_admitted(), decided().any(|verdict| !verdict.is_admitted()));
@@ -193,8 +201,6 @@ impl Several {
         }
         if admitted || failed.is_some() {
             self.whole.is_over();
-        }
-        if admitted {
             self.parts.iter_mut().for_each(|part| part.state = State::Done);
         } else {
             self.give_back();
