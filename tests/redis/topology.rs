@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{Client, TlsCertificates};
 use tollgate_core::{Charge, HOUR, Key, MINUTE, Quota, RuleName, Store};
 use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers, SetupError};
-use tollgate_servers::{RedisServer, Sentinels};
+use tollgate_servers::{Cluster, RedisServer, Sentinels};
 
 use crate::failure::{Load, counted};
 use crate::support::{PATIENCE, rule, shared_server};
@@ -60,6 +60,22 @@ async fn a_user_with_a_password_and_a_database() {
         assert!(store.charge(&[charge]).await.expect("the store decides").is_admitted());
     }
     assert!(keys(&server, "0").is_empty());
+}
+
+/// They are for ever, practically.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_may_be_as_long_as_a_duration_can_be() {
+    let cluster =
+        tokio::task::block_in_place(|| Cluster::start(2, 0)).unwrap_or_else(|error| panic!("{error}"));
+    let one = Servers::one(shared_server().url()).expect("an address");
+    for servers in [one, Servers::cluster(cluster.urls()).expect("addresses")] {
+        let store = RedisStore::builder(servers).prefix("for-ever").timeout(Duration::MAX);
+        let store = store.connect_timeout(Duration::MAX).longest_pause(Duration::MAX);
+        let store = store.deny_from_memory_for(Duration::MAX).spin(Duration::MAX);
+        let store = store.build().expect("the store can be made");
+        store.ready(PATIENCE).await.expect("it works");
+        decides(&store, "alice").await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

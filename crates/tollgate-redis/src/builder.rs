@@ -17,7 +17,7 @@ use crate::store::{Links, RedisStore};
 /// A task that would spin for longer than this is better off sleeping.
 const MOST_SPIN: Duration = Duration::from_millis(1);
 
-/// The longest that a decision may take.
+/// The longest that a decision, or making a connection, may take.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
 /// Builds a [`RedisStore`].
@@ -40,8 +40,8 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long a decision may take; 5 ms by default. After that it has failed, and will not be made any
-    /// more.
+    /// How long a decision may take; 5 ms by default, and at most a day. After that it has failed, and will
+    /// not be made any more.
     ///
     /// A connection on which no answer arrives for forty times as long, but at least 100 ms and at most two
     /// seconds more than this timeout, is replaced.
@@ -50,7 +50,7 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long making a connection, in the background, may take; one second by default.
+    /// How long making a connection, in the background, may take; one second by default, and at most a day.
     pub const fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.config.connect_timeout = timeout;
         self
@@ -128,6 +128,7 @@ impl RedisStoreBuilder {
         let Self { servers, mut config } = self;
         // Practically for ever, yet small enough to compute with.
         config.timeout = config.timeout.min(LONGEST);
+        config.connect_timeout = config.connect_timeout.min(LONGEST);
         config.spin = config.spin.min(MOST_SPIN).min(config.timeout / 10);
         let is_fit = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
         if !(1..=64).contains(&config.prefix.len()) || !config.prefix.bytes().all(is_fit) {
