@@ -33,7 +33,8 @@ impl<'a> Charge<'a> {
     }
 }
 
-/// When a charge was made and what it left behind, so that a refund finds it again.
+/// When a charge was made and what it left behind, so that a refund finds it again. (See [`Refund`] for what
+/// happens if the store has forgotten the charge.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub(crate) at: Timestamp,
@@ -74,8 +75,8 @@ impl Receipt {
 
 /// What is given back to one key's budget.
 ///
-/// A refund never lifts a budget above its quota. With a receipt it gives back that charge and no other. It
-/// does nothing
+/// A refund never lifts a budget above its quota. With a receipt it gives back that charge and no other, if
+/// the store still knows of the charge. It does nothing
 ///
 /// - if the charge no longer counts, because its window is over or a bucket has had the time to fill;
 /// - if that is unknown, because the clock was set back to before the charge;
@@ -83,6 +84,11 @@ impl Receipt {
 ///
 /// Of a charge that has left a leaky bucket's queue, one unit stays taken, because the next one has to keep
 /// its distance.
+///
+/// A receipt says when the charge was made, not whether the store still knows of it. If the store has
+/// forgotten the charge, because the key was reset or evicted, or a server restarted empty, a refund gives
+/// back what was charged to the key after that. A sliding log knows each charge by its moment, and gives
+/// nothing back in this case.
 ///
 /// Without a receipt, a refund takes back what was charged last, in the current window. A leaky bucket gives
 /// nothing back then, as it could be somebody else's place.
