@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use redis::{Client, TlsCertificates};
 use tollgate_core::{Charge, HOUR, Key, MINUTE, Quota, RuleName, Store};
-use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers, SetupError};
+use tollgate_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers, SetupError};
 use tollgate_servers::{Cluster, RedisServer, Sentinels};
 
-use crate::failure::{Load, counted};
+use crate::failure::{Load, counted, story};
 use crate::support::{PATIENCE, rule, shared_server};
 
 async fn ready(builder: RedisStoreBuilder) -> RedisStore {
@@ -60,6 +60,32 @@ async fn a_user_with_a_password_and_a_database() {
         assert!(store.charge(&[charge]).await.expect("the store decides").is_admitted());
     }
     assert!(keys(&server, "0").is_empty());
+}
+
+/// Its counters may not share a call, so it works for a single request and fails in a crowd.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_a_cluster_is_not_taken_for_a_single_server() {
+    let alone =
+        tokio::task::block_in_place(|| Cluster::start(1, 0)).unwrap_or_else(|error| panic!("{error}"));
+    let several =
+        tokio::task::block_in_place(|| Cluster::start(2, 0)).unwrap_or_else(|error| panic!("{error}"));
+    for node in [alone.node(0), several.node(0), several.node(1)] {
+        let servers = Servers::one(node.url()).expect("an address");
+        let store = RedisStore::builder(servers).build().expect("the store can be made");
+        let mut states = store.watch_breaker();
+        let says_why = |state: &BreakerState| match state {
+            BreakerState::Open { error, .. } => story(error).contains("use Servers::cluster"),
+            _ => panic!("it was taken for a single server"),
+        };
+        tokio::time::timeout(PATIENCE, states.wait_for(says_why))
+            .await
+            .expect("it says why")
+            .expect("it runs");
+        let error = store.ready(Duration::ZERO).await.expect_err("it is not used");
+        assert!(error.is_unavailable(), "{error:?}");
+    }
+    let cluster = Servers::cluster(alone.urls()).expect("addresses");
+    decides(&ready(RedisStore::builder(cluster)).await, "alice").await;
 }
 
 /// They are for ever, practically.

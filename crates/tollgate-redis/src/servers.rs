@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 }
 
 impl Servers {
-    /// One server.
+    /// One server, which is not in cluster mode.
     ///
     /// # Errors
     ///

@@ -88,7 +88,7 @@ async fn changed(mut breaker: watch::Receiver<BreakerState>) {
 }
 
 /// The text of an error and of all its causes.
-fn story(error: &StoreError) -> String {
+pub(crate) fn story(error: &StoreError) -> String {
     let mut story = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
