@@ -18,6 +18,7 @@ use tollgate_core::{
 use crate::config::Config;
 use crate::name::{ByHash, Counted, Names};
 use crate::request::Charges;
+use crate::totals::Totals;
 use crate::verdict::Verdict;
 
 /// How many shards the counters are in, each with its own lock.
@@ -259,13 +260,12 @@ impl Denied {
         }
         let local = self.passed();
         let mut known: SmallVec<[(u32, Option<Said>); 4]> = SmallVec::new();
-        let mut denied = None;
-        for (i, charge) in charges.iter().enumerate() {
+        let (mut denied, mut totals) = (None, Totals::new(charges.len()));
+        for charge in charges {
             // The request's earlier charges to the same counter have to fit as well.
             let hash = self.names.hash(charge.rule, charge.key);
-            let same = |other: &&Charge<'_>| self.names.hash(other.rule, other.key) == hash;
-            let mut earlier = charges[..i].iter().filter(same).map(|earlier| earlier.cost);
-            let cost = earlier.try_fold(charge.cost, u32::checked_add)?;
+            let earlier = totals.add(hash, charge.cost).unwrap_or(0);
+            let cost = u32::try_from(earlier + u64::from(charge.cost)).ok()?;
             let said = self.peek(hash, charge.quota, cost, local)?;
             if let Some((now, _)) = said.filter(|(_, outcome)| !outcome.is_admitted()) {
                 denied = denied.or(Some((hash, now)));
@@ -319,9 +319,9 @@ impl Denied {
             return;
         }
         let decision = verdict.to_decision();
-        for (i, ((charge, place), (_, outcome))) in
-            charges.iter().zip(places).zip(decision.outcomes()).enumerate()
-        {
+        let mut totals = Totals::new(charges.len());
+        for ((charge, place), (_, outcome)) in charges.iter().zip(places).zip(decision.outcomes()) {
+            let earlier = totals.add(*place as u64, charge.cost).unwrap_or(0);
             let hash = charge.counter.hash;
             let mut shard = self.shard(hash);
             let is_known = shard.entries.contains_key(&hash);
@@ -343,8 +343,7 @@ impl Denied {
                 // Redis is asked about what is not remembered.
                 continue;
             }
-            let earlier = charges[..i].iter().zip(places).filter(|(_, earlier)| *earlier == place);
-            let cost = earlier.fold(charge.cost, |sum, (earlier, _)| sum.saturating_add(earlier.cost));
+            let cost = u32::try_from(earlier + u64::from(charge.cost)).unwrap_or(u32::MAX);
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
             let before = shard.entries.get(&hash);

@@ -28,6 +28,7 @@ mod settlement;
 mod several;
 mod store;
 mod term;
+mod totals;
 mod verdict;
 mod whole;
 

@@ -16,7 +16,9 @@
 //! denies, it is charged nevertheless, and before any other such part: a peek changes nothing, and it is the
 //! denial that brings a counter to a changed quota or clock.
 
+use std::collections::HashMap;
 use std::future::Future;
+use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,6 +31,7 @@ use tollgate_core::{Algorithm, Decision, Outcome, RuleName, StoreError, Timestam
 use crate::asking::{Asking, make};
 use crate::request::{Apart, Ask, Charges, Decided, Kind, OwnCharge, Told};
 use crate::store::Links;
+use crate::totals::FEW;
 use crate::verdict::Verdict;
 use crate::whole::Whole;
 
@@ -267,18 +270,22 @@ impl Drop for Several {
 }
 
 /// Groups charges that may be asked together, and returns where each has gone.
-pub(crate) fn by<K: PartialEq>(
+pub(crate) fn by<K: Copy + Eq + Hash>(
     charges: Charges,
     group: impl Fn(&OwnCharge) -> K,
 ) -> (Vec<Charges>, Vec<(usize, usize)>) {
     let mut groups: SmallVec<[(K, Charges); 2]> = SmallVec::new();
     let mut order = Vec::with_capacity(charges.len());
+    let mut many = (charges.len() > FEW).then(HashMap::new);
     for charge in charges {
-        let key = group(&charge);
-        let at = groups.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+        let (key, next) = (group(&charge), groups.len());
+        let at = match &mut many {
+            Some(many) => *many.entry(key).or_insert(next),
+            None => groups.iter().position(|(known, _)| *known == key).unwrap_or(next),
+        };
+        if at == next {
             groups.push((key, Charges::new()));
-            groups.len() - 1
-        });
+        }
         order.push((at, groups[at].1.len()));
         groups[at].1.push(charge);
     }
