@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use tollgate_core::{
-    Answer, Charge, DAY, Decision, Key, ManualClock, Quota, Receipt, Refund, Retry, SECOND, Store, Timestamp,
+    Charge, DAY, Decision, Key, ManualClock, Quota, Receipt, Refund, Retry, SECOND, Store, Timestamp,
 };
 use tollgate_redis::RedisStore;
 
 use crate::inspect::Inspector;
-use crate::support::{PATIENCE, calls, each, own_server, patient, ready, rule, shared_server};
+use crate::support::{PATIENCE, calls, each, own_server, patient, ready, rule};
 
 async fn charge(store: &RedisStore, charges: &[Charge<'_>]) -> Decision {
     store.charge(charges).await.expect("the store decides")
@@ -297,30 +297,4 @@ async fn nobody_is_denied_for_longer_than_by_redis() {
         }
     }
     assert!(from_memory > 100, "{from_memory}");
-}
-
-/// The caller's thread does not compare each charge with all others.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_of_ten_times_as_many_rules_is_denied_in_about_ten_times_as_long() {
-    let store = ready(patient(shared_server()).prefix("many-rules").deny_from_memory_for(DAY)).await;
-    let quota = Quota::fixed_window(1, 30 * DAY);
-    let mut took = Vec::new();
-    for count in [1_000_u64, 10_000] {
-        let keys: Vec<Key> = (0..count).map(|i| Key::from((count, i))).collect();
-        let charges: Vec<_> = keys.iter().map(|key| Charge::new(rule("many"), key, &quota)).collect();
-        for admitted in [true, false] {
-            let decision = store.charge(&charges).await.expect("the store decides");
-            assert_eq!(decision.is_admitted(), admitted);
-        }
-        let deny = |_| {
-            let began = Instant::now();
-            let answer = store.charge(&charges);
-            let took = began.elapsed();
-            assert!(matches!(answer, Answer::Now(Ok(denied)) if !denied.is_admitted()));
-            took
-        };
-        // The shortest of several: others use the machine as well.
-        took.extend((0..5).map(deny).min());
-    }
-    assert!(took[1] < 40 * took[0], "{took:?}");
 }
