@@ -333,20 +333,21 @@ async fn a_tier_is_not_told_what_another_was_told() {
 }
 
 /// One rule has a line, and another one, which nobody waits for, denies for a moment.
-fn slow_and_brief() -> [Rule; 2] {
+async fn denied_for_a_moment() -> Queue {
     let slow = Rule::new("slow", Quota::token_bucket(1, secs(10)).burst(1));
     let brief = Rule::new("brief", Quota::token_bucket(5, secs(1)).burst(5)).key(key::global());
-    [slow.on_path("/slow").key(key::global()).hold_up_to(secs(60)), brief]
+    let (mut queue, _) = queue([slow.on_path("/slow").key(key::global()).hold_up_to(secs(60)), brief]);
+    assert_eq!(call(&mut queue, "/slow").await.await.unwrap().status(), StatusCode::OK);
+    tokio::spawn(call(&mut queue, "/slow").await);
+    tokio::task::yield_now().await;
+    while call(&mut queue, "/other").await.await.unwrap().status() == StatusCode::OK {}
+    queue
 }
 
 /// A denial is remembered for those who want the same, but no longer than it lasts.
 #[tokio::test(start_paused = true)]
 async fn who_comes_when_a_denial_is_over_is_not_denied_from_memory() {
-    let (mut queue, _) = queue(slow_and_brief());
-    assert_eq!(call(&mut queue, "/slow").await.await.unwrap().status(), StatusCode::OK);
-    let waiting = tokio::spawn(call(&mut queue, "/slow").await);
-    tokio::task::yield_now().await;
-    while call(&mut queue, "/other").await.await.unwrap().status() == StatusCode::OK {}
+    let mut queue = denied_for_a_moment().await;
     for wait in [200, 150, 50] {
         let denied = call(&mut queue, "/slow").await.now_or_never().expect("it is denied at once").unwrap();
         let brief = *denied.decision().outcome("brief").unwrap();
@@ -355,19 +356,13 @@ async fn who_comes_when_a_denial_is_over_is_not_denied_from_memory() {
     }
     tokio::time::sleep(millis(1)).await;
     assert!(call(&mut queue, "/slow").await.now_or_never().is_none(), "it waits in line");
-    waiting.abort();
 }
 
 /// Nor if what was used comes back before that.
 #[tokio::test(start_paused = true)]
 async fn a_reset_is_heard_of_by_those_whom_a_rule_without_a_line_denied() {
-    let (mut queue, _) = queue(slow_and_brief());
-    assert_eq!(call(&mut queue, "/slow").await.await.unwrap().status(), StatusCode::OK);
-    let waiting = tokio::spawn(call(&mut queue, "/slow").await);
-    tokio::task::yield_now().await;
-    while call(&mut queue, "/other").await.await.unwrap().status() == StatusCode::OK {}
+    let mut queue = denied_for_a_moment().await;
     assert!(call(&mut queue, "/slow").await.now_or_never().is_some(), "it is denied at once");
     queue.limiter().reset("brief", Key::GLOBAL).await.unwrap();
     assert!(call(&mut queue, "/slow").await.now_or_never().is_none(), "it waits in line");
-    waiting.abort();
 }
