@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use tollgate::{Decision, Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule};
+use tollgate::{Decision, Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule, RuleSet};
 
 use crate::held::{TokioClock, memory};
 use crate::stores::Slow;
@@ -391,4 +391,35 @@ async fn those_who_are_not_willing_to_wait_leave_no_places_behind_that_nobody_ho
     }
     let left = limiter.charge("jobs", "worker").peek().await.unwrap();
     assert_eq!(left.outcome("jobs").unwrap().remaining(), 999);
+}
+
+/// A full queue would have to drain first, and then the request would be behind all the others.
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_is_not_waited_for_if_its_delay_would_be_too_long() {
+    let limiter = jobs(Quota::leaky_bucket(1, secs(1)).capacity(3));
+    for _ in 0..3 {
+        assert!(limiter.charge("jobs", "worker").await.unwrap().is_admitted());
+    }
+    let before = limiter.charge("jobs", "worker").peek().await.unwrap();
+    let denied = limiter.charge("jobs", "worker").ready_within(millis(1_500)).now_or_never();
+    assert!(!denied.expect("it is said at once").unwrap().is_admitted());
+    assert_eq!(limiter.charge("jobs", "worker").peek().await.unwrap(), before);
+    let start = Instant::now();
+    assert!(limiter.charge("jobs", "worker").ready_within(secs(3)).await.unwrap().is_admitted());
+    assert_eq!(start.elapsed(), secs(3));
+}
+
+/// What is in the queue is read under the new quota from the first denial on, also if it is only looked at.
+#[tokio::test(start_paused = true)]
+async fn a_faster_queue_is_soon_short_enough_for_those_who_hardly_wait() {
+    let limiter = jobs(Quota::leaky_bucket(10, secs(3_600)).capacity(10));
+    for _ in 0..5 {
+        assert!(limiter.charge("jobs", "worker").await.unwrap().is_admitted());
+    }
+    let faster = Rule::new("jobs", Quota::leaky_bucket(10, secs(1)).capacity(10));
+    limiter.swap(RuleSet::new([faster]).unwrap());
+    let denied = limiter.charge("jobs", "worker").ready_within(millis(100)).await.unwrap();
+    assert_eq!(denied.retry(), Some(Retry::After(millis(400))));
+    tokio::time::sleep(millis(400)).await;
+    assert!(limiter.charge("jobs", "worker").ready_within(millis(100)).await.unwrap().is_admitted());
 }

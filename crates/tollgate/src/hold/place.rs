@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{Algorithm, Decision, Outcome, Refund, Retry, Store};
+use tollgate_core::{Algorithm, Charge, Decision, Outcome, Refund, Retry, Store, StoreError};
 
+use super::Patience;
 use crate::error::LimiterError;
 use crate::limiter::{Limiter, Plan, Planned, Shadowing};
 use crate::observe::{self, How};
@@ -76,15 +77,42 @@ impl<S: Store> Place<S> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// The denial of a plan that a leaky bucket would hold back for longer than `patience`.
+    /// The denial of a plan that a leaky bucket would hold back for longer than its caller is willing to wait,
+    /// since it `started`.
     ///
     /// This looks before anything is charged: a place in a queue can be given back only while nobody stands
     /// behind it, so charging first would leave places that nobody holds.
-    pub(crate) async fn held_too_long(&self, plan: &Plan, patience: Option<Duration>) -> Option<Decision> {
-        let patience = patience.filter(|_| plan.has_queue())?;
-        // If the store fails, it fails again when it is asked to charge.
-        let looked = self.store().peek(&plan.charges()).await.ok()?;
-        (looked.is_admitted() && looked.delay() > patience).then(|| deny(&looked, patience))
+    pub(crate) async fn held_too_long(
+        &self,
+        plan: &Plan,
+        patience: Patience,
+        started: Instant,
+    ) -> Result<Option<Decision>, StoreError> {
+        let Patience::Own(Some(patience)) = patience else { return Ok(None) };
+        let may_be = |planned: &&Planned| {
+            let quota = plan.rules().charge_of(planned).quota;
+            quota.algorithm() == Algorithm::LeakyBucket && quota.full_refill() > patience
+        };
+        let queues: SmallVec<[&Planned; 1]> = plan.entries().iter().filter(may_be).collect();
+        if queues.is_empty() {
+            return Ok(None);
+        }
+        let looked = self.store().peek(&plan.charges()).await?;
+        let left = patience.saturating_sub(started.elapsed());
+        if !looked.is_admitted() || looked.delay() <= left {
+            return Ok(None);
+        }
+        // A look leaves a counter as it was under an earlier quota, to be re-read each time. A charge brings it
+        // to the quota in force, even one that never fits.
+        let never = queues.iter().filter_map(|planned| {
+            let charge = plan.rules().charge_of(planned);
+            Some(charge.cost(charge.quota.max().checked_add(1)?))
+        });
+        let never: SmallVec<[Charge<'_>; 1]> = never.collect();
+        if !never.is_empty() {
+            self.store().charge(&never).await?;
+        }
+        Ok(Some(deny(&looked, left)))
     }
 
     /// Waits for a decision's delay, if it has one. If that is longer than `patience`, the decision denies
@@ -125,14 +153,6 @@ impl<S: Store> Limiter<S> {
             self.shadow_admitted(&plan, &decision);
         }
         Ok(decision)
-    }
-}
-
-impl Plan {
-    /// Whether it has a charge to a leaky bucket, which may hold it back.
-    fn has_queue(&self) -> bool {
-        let quota = |planned| self.rules().charge_of(planned).quota;
-        self.entries().iter().any(|planned| quota(planned).algorithm() == Algorithm::LeakyBucket)
     }
 }
 

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use tollgate_core::{Decision, Key, Quota, RuleName};
 
-use super::refusal::{News, Reason, Refusal};
+use super::refusal::{Asked, News, Reason, Refusal};
 use crate::observe;
 
 /// Identifies a line: a rule and a key. The rule is given by name, because those who wait may have come under
@@ -126,7 +126,7 @@ impl Room {
         }
         let mut inside = self.inside();
         let Inside { waiting, lines, news, .. } = &mut *inside;
-        news.add(line);
+        news.came_back(line);
         let Some(queue) = lines.get_mut(line) else { return };
         queue.ready_at = None;
         let head = queue.places.front().map(|head| &mut waiting[head.ticket]);
@@ -154,14 +154,19 @@ impl Room {
         refused.find_map(|refused| refused.decision(wanted, reason, &inside.news))
     }
 
+    /// To be called before the store is asked, for [`refuse`](Self::refuse).
+    pub(crate) fn asking(&self, wanted: &Wanted) -> Asked {
+        self.inside().news.until_now(wanted)
+    }
+
     /// Remembers a denial that a request gets immediately. While there is a line, a flood consists of
     /// requests that want the same, and the store need not be asked about each of them.
-    pub(crate) fn refuse(&self, wanted: Wanted, reason: Reason, decision: &Decision) {
+    pub(crate) fn refuse(&self, wanted: Wanted, reason: Reason, decision: &Decision, asked: Asked) {
         let mut inside = self.inside();
-        let Inside { lines, news, .. } = &mut *inside;
+        let lines = &mut inside.lines;
         let line = wanted.iter().map(|(line, ..)| *line).find(|line| lines.contains_key(line));
         if let Some(queue) = line.and_then(|line| lines.get_mut(&line)) {
-            queue.refused = Some(Refusal::new(wanted, reason, decision, news));
+            queue.refused = Some(Refusal::new(wanted, reason, decision, asked));
         }
     }
 
@@ -315,8 +320,7 @@ impl Inside {
         let queue = self.lines.get_mut(&line)?;
         let was_first = queue.is_led_by(ticket);
         queue.places.retain(|standing| standing.ticket != ticket);
-        // The line is shorter now.
-        queue.refused.take_if(|refused| refused.reason() == Reason::TooLong);
+        self.news.left(&line);
         match queue.places.front() {
             None => {
                 self.lines.remove(&line);

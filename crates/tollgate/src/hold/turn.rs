@@ -99,7 +99,14 @@ impl<S: Store> Limiter<S> {
             Some(Retry::Never) => false,
             Some(Retry::After(wait)) => match patience.with(plan, planned) {
                 None => true,
-                Some(patience) => !patience.is_zero() && waited.saturating_add(wait) <= patience,
+                Some(own) => {
+                    // Whoever gets in line where there was just no room is held back for the whole queue.
+                    let then = match patience {
+                        Patience::Own(_) => behind_the_others(plan, planned),
+                        Patience::OfRules => Duration::ZERO,
+                    };
+                    !own.is_zero() && waited.saturating_add(wait).saturating_add(then) <= own
+                }
             },
         })
     }
@@ -173,12 +180,13 @@ impl<S: Store> Limiter<S> {
         if let Some(denied) = refused.filter(|denied| !self.is_worth_waiting(plan, patience, denied)) {
             return Some(denied);
         }
+        let asked = self.room().asking(&wanted);
         // If the store fails, the request asks it again at the head of the line.
         let decision = self.store().peek(&plan.charges()).await.ok()?;
         if decision.is_admitted() || self.is_worth_waiting(plan, patience, &decision) {
             return None;
         }
-        self.room().refuse(wanted, Reason::Regardless, &decision);
+        self.room().refuse(wanted, Reason::Regardless, &decision, asked);
         Some(decision)
     }
 
@@ -188,6 +196,7 @@ impl<S: Store> Limiter<S> {
         if let Some(denied) = self.room().refused(&wanted, Reason::TooLong) {
             return Turn::Answered { answer: Ok(denied), is_local: false };
         }
+        let asked = self.room().asking(&wanted);
         match self.peek_behind(plan, patience, None).await {
             // There is enough for all of them after all.
             Ok(decision) if decision.is_admitted() => {
@@ -196,7 +205,7 @@ impl<S: Store> Limiter<S> {
             }
             answer => {
                 if let Ok(denied) = &answer {
-                    self.room().refuse(wanted, Reason::TooLong, denied);
+                    self.room().refuse(wanted, Reason::TooLong, denied, asked);
                 }
                 let (answer, is_local) = self.or_here(answer, plan, patience);
                 Turn::Answered { answer, is_local }
@@ -231,7 +240,11 @@ impl<S: Store> Limiter<S> {
             ticket.answer_call();
             let asked = Instant::now();
             let (answer, is_local) = match moved {
-                Moved::ToTheHead | Moved::Past => self.ask(plan, patience).await,
+                Moved::ToTheHead | Moved::Past => match self.held_too_long(plan, patience, started).await {
+                    Ok(None) => self.ask(plan, patience).await,
+                    Ok(Some(denied)) => return Turn::Answered { answer: Ok(denied), is_local: false },
+                    Err(error) => self.or_here(Err(error), plan, patience),
+                },
                 Moved::Nowhere(answer) => self.or_here(answer, plan, patience),
             };
             match answer {
@@ -280,7 +293,7 @@ impl<S: Store> Limiter<S> {
 
     /// Decides in this process if the store fails and the patience is the caller's own: then nothing else
     /// falls back.
-    fn or_here(
+    pub(crate) fn or_here(
         &self,
         answer: Result<Decision, StoreError>,
         plan: &Plan,
@@ -325,6 +338,18 @@ impl<S: Store> Limiter<S> {
             patience.with(plan, planned).is_some_and(is_too_long)
         })
     }
+}
+
+/// How long a leaky bucket holds a charge back that just fits.
+fn behind_the_others(plan: &Plan, planned: &Planned) -> Duration {
+    let quota = plan.rules().charge_of(planned).quota;
+    if quota.algorithm() != Algorithm::LeakyBucket {
+        return Duration::ZERO;
+    }
+    let (units, micros) = quota.rate();
+    let others = u128::from(quota.max().saturating_sub(planned.cost));
+    let micros = others * u128::from(micros) / u128::from(units.max(1));
+    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
 /// What a plan wants of all lines.

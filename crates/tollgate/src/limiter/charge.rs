@@ -141,12 +141,11 @@ impl<S: Store> ChargeBuilder<S> {
         let denied = if limiter.has_line(&plan, patience) {
             None
         } else {
-            if let Some(denied) = limiter.held_too_long(&plan, up_to).await {
-                observe::decided(&plan, &denied, How::AtOnce);
-                limiter.glance(denied.at());
-                return Ok(denied);
-            }
-            let (answer, is_local) = limiter.ask(&plan, patience).await;
+            let (answer, is_local) = match limiter.held_too_long(&plan, patience, started).await {
+                Ok(None) => limiter.ask(&plan, patience).await,
+                Ok(Some(denied)) => return limiter.hold_back(plan, denied, How::AtOnce, None).await,
+                Err(error) => limiter.or_here(Err(error), &plan, patience),
+            };
             let decision =
                 answer.inspect_err(|error| observe::failed(&plan, error, Said::Undecided, None))?;
             if decision.is_admitted() || !limiter.is_worth_waiting(&plan, patience, &decision) {
