@@ -214,3 +214,28 @@ async fn a_tier_that_changes_under_load_admits_what_the_looser_allows_in_memory(
 async fn a_tier_that_changes_under_load_admits_what_the_looser_allows_in_redis() {
     in_redis(Change::Tier, [[Quota::per_second(10), Quota::per_second(50)], changes()[4]]).await;
 }
+
+/// A queue that is only looked at, because those who ask hardly wait, is read under its new quota from the first
+/// denial on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_faster_queue_is_soon_short_enough_for_those_who_hardly_wait() {
+    let store = ready(patient(shared_server()).prefix("faster-queue")).await;
+    let hour = Quota::leaky_bucket(10, 3_600 * SECOND).capacity(10);
+    let limiter = Limiter::builder().rule(Rule::new("api", hour)).store(store).build().expect("a good rule");
+    for _ in 0..5 {
+        assert!(limiter.charge("api", "alice").await.expect("the store decides").is_admitted());
+    }
+    limiter.swap(set(Quota::leaky_bucket(10, SECOND).capacity(10)));
+    let admitted = async {
+        while !limiter
+            .charge("api", "alice")
+            .ready_within(Duration::from_millis(100))
+            .await
+            .expect("the store decides")
+            .is_admitted()
+        {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), admitted).await.expect("it drains within a second");
+}
