@@ -423,3 +423,26 @@ async fn a_faster_queue_is_soon_short_enough_for_those_who_hardly_wait() {
     tokio::time::sleep(millis(400)).await;
     assert!(limiter.charge("jobs", "worker").ready_within(millis(100)).await.unwrap().is_admitted());
 }
+
+/// A queue that is shorter than what one was willing to wait at first may be too long after waiting for another
+/// rule.
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_looked_at_again_after_waiting_for_another_rule() {
+    let queue = Rule::new("queue", Quota::leaky_bucket(1, secs(1)).capacity(3));
+    let slow = Rule::new("slow", Quota::token_bucket(1, secs(4)));
+    let limiter = Limiter::builder().store(memory()).rules([queue, slow]).build().unwrap();
+    assert!(limiter.charge("slow", "worker").await.unwrap().is_admitted());
+    let both = limiter.charge("slow", "worker").and("queue", "worker").ready_within(secs(5));
+    let mut waiting = Box::pin(both);
+    assert!((&mut waiting).now_or_never().is_none());
+    tokio::time::sleep(millis(3_990)).await;
+    for _ in 0..2 {
+        assert!(limiter.charge("queue", "worker").await.unwrap().is_admitted());
+    }
+    let denied = waiting.await.unwrap();
+    assert!(!denied.is_admitted(), "one second is left, and the queue takes two");
+    // As they are, and not as they would be after a charge that is given back.
+    let remaining = ["slow", "queue"].map(|rule| denied.outcome(rule).unwrap().remaining());
+    assert_eq!(remaining, [1, 1]);
+    assert!(limiter.charge("slow", "worker").peek().await.unwrap().is_admitted(), "nothing was charged");
+}

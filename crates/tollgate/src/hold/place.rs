@@ -89,16 +89,18 @@ impl<S: Store> Limiter<S> {
         started: Instant,
     ) -> Result<Option<Decision>, StoreError> {
         let Patience::Own(Some(patience)) = patience else { return Ok(None) };
+        let left = || patience.saturating_sub(started.elapsed());
+        let most = left();
         let may_be = |planned: &&Planned| {
             let quota = plan.rules().charge_of(planned).quota;
-            quota.algorithm() == Algorithm::LeakyBucket && quota.full_refill() > patience
+            quota.algorithm() == Algorithm::LeakyBucket && quota.full_refill() > most
         };
         let queues: SmallVec<[&Planned; 1]> = plan.entries().iter().filter(may_be).collect();
         if queues.is_empty() {
             return Ok(None);
         }
         let looked = self.store().peek(&plan.charges()).await?;
-        let left = patience.saturating_sub(started.elapsed());
+        let left = left();
         if !looked.is_admitted() || looked.delay() <= left {
             return Ok(None);
         }

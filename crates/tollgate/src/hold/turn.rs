@@ -346,9 +346,13 @@ fn behind_the_others(plan: &Plan, planned: &Planned) -> Duration {
     if quota.algorithm() != Algorithm::LeakyBucket {
         return Duration::ZERO;
     }
+    pace(quota, quota.max().saturating_sub(planned.cost).into())
+}
+
+/// How long a bucket takes for this many units.
+fn pace(quota: &Quota, count: u64) -> Duration {
     let (units, micros) = quota.rate();
-    let others = u128::from(quota.max().saturating_sub(planned.cost));
-    let micros = others * u128::from(micros) / u128::from(units.max(1));
+    let micros = u128::from(count) * u128::from(micros) / u128::from(units.max(1));
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
@@ -379,11 +383,7 @@ fn at_least(quota: &Quota, ahead: Ahead, cost: u32) -> Duration {
         ahead.ready_at.map_or(Duration::ZERO, |ready_at| ready_at.saturating_duration_since(Instant::now()));
     let behind_head = ahead.cost.saturating_sub(ahead.head_cost.into()).saturating_add(cost.into());
     let rest = match quota.algorithm() {
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-            let (units, micros) = quota.rate();
-            let micros = u128::from(behind_head) * u128::from(micros) / u128::from(units.max(1));
-            Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
-        }
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => pace(quota, behind_head),
         // Everything that a period holds can go at once.
         _ => {
             let periods =
