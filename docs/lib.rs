@@ -5,7 +5,7 @@
 
 #[cfg(test)]
 mod tests {
-    use tollgate_rules::{Format, Registry, RuleFile};
+    use ratekeeper_rules::{Format, Registry, RuleFile};
 
     /// The rules of the README are those of a file that its commands can be tried with.
     #[test]

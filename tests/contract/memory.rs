@@ -2,8 +2,8 @@
 
 use std::future::{Future, ready};
 
-use tollgate_contract::{Harness, MemoryHarness, suite};
-use tollgate_core::{Clock, ManualClock, MemoryStore, Timestamp};
+use ratekeeper_contract::{Harness, MemoryHarness, suite};
+use ratekeeper_core::{Clock, ManualClock, MemoryStore, Timestamp};
 
 mod on_threads {
     use super::*;

@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
-use tollgate_contract::{Harness, at_once, block_on};
-use tollgate_core::algorithm::{self, Counter};
-use tollgate_core::{
+use ratekeeper_contract::{Harness, at_once, block_on};
+use ratekeeper_core::algorithm::{self, Counter};
+use ratekeeper_core::{
     Answer, Charge, Clock, Debit, Decision, Key, KeyRef, ManualClock, Refund, RuleName, Store, StoreError,
     Timestamp,
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use prost::Message;
-use tollgate::key::{self, PeerAddr};
-use tollgate::{DAY, GrpcRejection, HOUR, IetfDraft, MINUTE, MissingKey, Quota, Rule};
+use ratekeeper::key::{self, PeerAddr};
+use ratekeeper::{DAY, GrpcRejection, HOUR, IetfDraft, MINUTE, MissingKey, Quota, Rule};
 use tonic::transport::Server;
 use tonic::transport::server::TcpConnectInfo;
 use tonic::{Code, Status};

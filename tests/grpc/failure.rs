@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::{FailurePolicy, GrpcRejection, Limiter, MINUTE, Quota, RateLimitLayer, Rule, Share, key};
-use tollgate_redis::{RedisStore, Servers};
-use tollgate_servers::RedisServer;
+use ratekeeper::{FailurePolicy, GrpcRejection, Limiter, MINUTE, Quota, RateLimitLayer, Rule, Share, key};
+use ratekeeper_redis::{RedisStore, Servers};
+use ratekeeper_servers::RedisServer;
 use tonic::Code;
 use tonic::transport::Server;
 use tonic_health::pb::health_client::HealthClient;

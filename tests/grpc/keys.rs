@@ -1,6 +1,6 @@
 //! Rules and keys for services and methods.
 
-use tollgate::{MissingKey, Quota, Rule, key};
+use ratekeeper::{MissingKey, Quota, Rule, key};
 use tonic::Code;
 
 use crate::support::{App, assert_exhausted};

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{Request, Response};
+use ratekeeper::{Quota, Rule, key};
 use tokio::net::TcpStream;
-use tollgate::{Quota, Rule, key};
 
 use crate::support::App;
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
+use ratekeeper::{Limiter, ManualClock, MemoryStore, RateLimitLayer, Rule, Timestamp};
 use tokio::net::TcpListener;
-use tollgate::{Limiter, ManualClock, MemoryStore, RateLimitLayer, Rule, Timestamp};
 use tonic::body::Body;
 use tonic::transport::server::{Router, TcpIncoming};
 use tonic::transport::{Channel, Endpoint, Server};
@@ -118,7 +118,7 @@ impl App {
     ) -> Self {
         let (layer, clock) = layer(rules);
         let inner = Counting::default();
-        let layer = options(layer).rejection(tollgate::GrpcRejection);
+        let layer = options(layer).rejection(ratekeeper::GrpcRejection);
         let address = serve(Server::builder().layer(layer).add_service(inner.service())).await;
         Self { clock, address, inner }
     }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
+use ratekeeper::{GrpcRejection, Quota, Rule, key};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tollgate::{GrpcRejection, Quota, Rule, key};
 use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic_health::pb::health_client::HealthClient;

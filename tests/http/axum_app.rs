@@ -8,7 +8,7 @@ use axum::routing::{get, post};
 use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::{
+use ratekeeper::{
     ByteCount, Decision, Key, Limits, MINUTE, MeterLayer, MissingKey, Quota, RateLimitLayer, Refusal,
     RequestHead, Rule, key,
 };

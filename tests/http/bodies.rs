@@ -9,11 +9,11 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
-use tollgate::{Quota, RateLimitLayer, Refusal, Rejection, RequestHead};
+use ratekeeper::{Quota, RateLimitLayer, Refusal, Rejection, RequestHead};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// Exhausts a limit of one, and returns the body of the denial.
-async fn denied<A: Default, B, R>(layer: RateLimitLayer<tollgate::MemoryStore, R>, body: fn() -> B) -> B
+async fn denied<A: Default, B, R>(layer: RateLimitLayer<ratekeeper::MemoryStore, R>, body: fn() -> B) -> B
 where
     R: Rejection<B> + Clone,
 {

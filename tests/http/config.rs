@@ -1,7 +1,7 @@
 //! Invalid configurations: what is wrong, where, and what would be right.
 
 use http::Method;
-use tollgate::{ConfigError, Limiter, MINUTE, Quota, QuotaError, RateLimitLayer, Rule, Tier};
+use ratekeeper::{ConfigError, Limiter, MINUTE, Quota, QuotaError, RateLimitLayer, Rule, Tier};
 
 const FINE: Quota = Quota::per_minute(5);
 
@@ -56,10 +56,10 @@ fn a_quota_that_makes_no_sense_is_refused() {
         (Quota::token_bucket(1, std::time::Duration::MAX), QuotaError::PeriodTooLong, "ten years"),
         (
             Quota::fixed_window(5, MINUTE).burst(9),
-            QuotaError::BurstWithout(tollgate::Algorithm::FixedWindow),
+            QuotaError::BurstWithout(ratekeeper::Algorithm::FixedWindow),
             "only a token-bucket has",
         ),
-        (FINE.capacity(9), QuotaError::CapacityWithout(tollgate::Algorithm::TokenBucket), "its burst"),
+        (FINE.capacity(9), QuotaError::CapacityWithout(ratekeeper::Algorithm::TokenBucket), "its burst"),
     ] {
         let of_rule = error([Rule::new("api", quota)]);
         assert_eq!(of_rule, ConfigError::Quota { rule: "api".to_owned(), tier: None, error: wrong });
@@ -136,7 +136,7 @@ fn a_bad_host_is_refused() {
 
 #[test]
 fn a_bad_network_is_refused() {
-    let error = tollgate::key::TrustedProxies::networks(["10.0.0.0/8", "10.0.0/8"]).unwrap_err();
+    let error = ratekeeper::key::TrustedProxies::networks(["10.0.0.0/8", "10.0.0/8"]).unwrap_err();
     assert!(matches!(&error, ConfigError::Network { network, .. } if network == "10.0.0/8"));
     says(&error, &["`10.0.0/8`", "such as `10.0.0.0/8`"]);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use http::{Request, StatusCode};
-use tollgate::{Limiter, MINUTE, Quota, RateLimitLayer, Rule, Store, key};
+use ratekeeper::{Limiter, MINUTE, Quota, RateLimitLayer, Rule, Store, key};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 

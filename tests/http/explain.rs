@@ -1,7 +1,7 @@
 //! Why a rule counts a request, or does not; this agrees with the decision.
 
 use http::{Method, Request, StatusCode};
-use tollgate::{
+use ratekeeper::{
     Counted, Limiter, MissingKey, Mode, Quota, RateLimitLayer, RequestHead, Rule, RuleSet, Share, Tier, Why,
     key,
 };
@@ -90,7 +90,7 @@ async fn key_tier_and_cost_are_those_that_are_charged() {
 async fn a_key_that_is_not_there_is_told() {
     let rule = || rule("r").key(key::header("x-api-key"));
     let of = counted(rule(), &get("/")).await;
-    assert_eq!((of.key, of.is_shared), (tollgate::Key::GLOBAL, true));
+    assert_eq!((of.key, of.is_shared), (ratekeeper::Key::GLOBAL, true));
     for missing in [MissingKey::Skip, MissingKey::Deny] {
         assert_eq!(one(rule().on_missing_key(missing), &get("/")).await, Why::NoKey(missing));
     }
@@ -145,7 +145,7 @@ async fn what_is_explained_is_what_is_decided() {
         let counts = explained.iter().filter(|explained| matches!(explained.why, Why::Counts(_)));
         let counts: Vec<_> = counts.map(|explained| explained.rule).collect();
         let reply = app.send(request).await;
-        let decision = reply.extensions().get::<tollgate::Decision>();
+        let decision = reply.extensions().get::<ratekeeper::Decision>();
         let decided: Vec<_> =
             decision.map_or(Vec::new(), |decision| decision.outcomes().map(|(rule, _)| rule).collect());
         assert_eq!(counts, decided, "{method} {path} {host}");

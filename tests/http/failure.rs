@@ -1,8 +1,8 @@
 //! When the store cannot decide.
 
 use http::{Request, StatusCode};
-use tollgate::core::StoreErrorKind;
-use tollgate::{
+use ratekeeper::core::StoreErrorKind;
+use ratekeeper::{
     Decision, FailurePolicy, IetfDraft, Limiter, MissingKey, Quota, RateLimitLayer, Refusal, RequestHead,
     Rule, StoreError, key,
 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
-use tollgate::{
+use ratekeeper::{
     DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, Refusal, RequestHead, Retry,
     Rule, key,
 };

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Request;
+use ratekeeper::{Clock, Limiter, LimiterBuilder, MemoryStore, RateLimit, RateLimitLayer, Rule, Timestamp};
 use tokio::time::Instant;
-use tollgate::{Clock, Limiter, LimiterBuilder, MemoryStore, RateLimit, RateLimitLayer, Rule, Timestamp};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 

@@ -3,7 +3,7 @@
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use http::StatusCode;
-use tollgate::{Decision, Limiter, MINUTE, Quota, Rule, key};
+use ratekeeper::{Decision, Limiter, MINUTE, Quota, Rule, key};
 
 use crate::held::{call, entries, logged, memory, queue, queue_of};
 use crate::support::{ReplyExt, millis, secs};

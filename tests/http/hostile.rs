@@ -1,8 +1,8 @@
 //! Hostile requests.
 
 use http::{HeaderName, HeaderValue, Request};
-use tollgate::key::{self, KeyExtractor, TrustedProxies};
-use tollgate::{IetfDraft, Quota, Rule};
+use ratekeeper::key::{self, KeyExtractor, TrustedProxies};
+use ratekeeper::{IetfDraft, Quota, Rule};
 
 use crate::support::{App, RequestExt, get};
 
@@ -128,10 +128,10 @@ async fn any_bytes_in_any_field_do_no_harm() {
 #[tokio::test]
 async fn a_flood_of_made_up_keys_takes_no_more_room_than_the_store_has() {
     let clock = crate::support::clock();
-    let store = tollgate::MemoryStore::builder().clock(clock).max_keys(100).build();
+    let store = ratekeeper::MemoryStore::builder().clock(clock).max_keys(100).build();
     let rule = Rule::new("r", Quota::per_minute(5)).key(key::header("x-user"));
-    let limiter = tollgate::Limiter::builder().store(store.clone()).rule(rule).build().unwrap();
-    let app = App::over(&tollgate::RateLimitLayer::new(limiter), crate::support::ok);
+    let limiter = ratekeeper::Limiter::builder().store(store.clone()).rule(rule).build().unwrap();
+    let app = App::over(&ratekeeper::RateLimitLayer::new(limiter), crate::support::ok);
     for n in 0..10_000 {
         app.send(get("/").header("x-user", format!("{n}"))).await;
     }

@@ -1,7 +1,7 @@
 //! Rules for some hosts only.
 
 use http::{Method, Request, Version};
-use tollgate::{Quota, Rule, key};
+use ratekeeper::{Quota, Rule, key};
 
 use crate::support::{App, Reply, RequestExt, get};
 
@@ -10,7 +10,7 @@ fn rule(name: &str) -> Rule {
 }
 
 fn rules_of(reply: &Reply) -> Vec<&'static str> {
-    let decision = reply.extensions().get::<tollgate::Decision>();
+    let decision = reply.extensions().get::<ratekeeper::Decision>();
     decision.map_or(Vec::new(), |decision| decision.outcomes().map(|(rule, _)| rule.as_str()).collect())
 }
 

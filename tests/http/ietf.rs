@@ -1,8 +1,8 @@
 //! `RateLimit` and `RateLimit-Policy`, as in draft 11.
 
 use http::StatusCode;
+use ratekeeper::{DAY, HOUR, IetfDraft, MINUTE, MissingKey, Quota, Rule, key};
 use sfv::{BareItem, List, ListEntry, Parser};
-use tollgate::{DAY, HOUR, IetfDraft, MINUTE, MissingKey, Quota, Rule, key};
 
 use crate::support::{App, Reply, ReplyExt, RequestExt, get, millis, secs};
 
@@ -164,9 +164,9 @@ async fn a_denial_for_a_missing_key_tells_the_limit_of_the_callers_tier() {
 async fn a_callers_tier_is_the_policy_that_it_is_told() {
     let rule = global("r", Quota::per_minute(60)).tier("pro", Quota::per_minute(600));
     let app = app([rule.tier_by(|head| match head.path() {
-        "/pro" => tollgate::TierChoice::from("pro"),
+        "/pro" => ratekeeper::TierChoice::from("pro"),
         "/own" => Quota::per_hour(7).into(),
-        _ => tollgate::TierChoice::Default,
+        _ => ratekeeper::TierChoice::Default,
     })]);
     for (path, policy) in
         [("/", r#""r";q=60;w=60"#), ("/pro", r#""r";q=600;w=60"#), ("/own", r#""r";q=7;w=3600"#)]

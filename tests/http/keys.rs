@@ -1,8 +1,8 @@
 //! Which caller is counted, through the layer.
 
 use http::Method;
-use tollgate::key::{self, TrustedProxies};
-use tollgate::{Key, MissingKey, Quota, RequestHead, Rule, RuleSet, Why};
+use ratekeeper::key::{self, TrustedProxies};
+use ratekeeper::{Key, MissingKey, Quota, RequestHead, Rule, RuleSet, Why};
 
 use crate::support::{App, RequestExt, get, request};
 

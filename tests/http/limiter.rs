@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use tollgate::core::{RuleName, StoreErrorKind};
-use tollgate::{Key, Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Retry, Rule, Tier, key};
+use ratekeeper::core::{RuleName, StoreErrorKind};
+use ratekeeper::{Key, Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Retry, Rule, Tier, key};
 
 use crate::stores::Failing;
 use crate::support::{App, Memory, ReplyExt, RequestExt, get, limiter, ok, secs};

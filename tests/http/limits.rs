@@ -7,8 +7,8 @@ use axum::body::Body;
 use axum::routing::any;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use tollgate::core::StoreErrorKind;
-use tollgate::{Limiter, Limits, MissingKey, Quota, RateLimitLayer, Rule, Store, Tier, key};
+use ratekeeper::core::StoreErrorKind;
+use ratekeeper::{Limiter, Limits, MissingKey, Quota, RateLimitLayer, Rule, Store, Tier, key};
 use tower::{ServiceExt, service_fn};
 
 use crate::stores::Failing;

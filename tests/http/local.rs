@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
-use tokio::time::Instant;
-use tollgate::core::{RuleName, StoreErrorKind};
-use tollgate::{
+use ratekeeper::core::{RuleName, StoreErrorKind};
+use ratekeeper::{
     ConfigError, Decision, FailurePolicy, HOUR, IetfDraft, Limiter, Quota, RateLimitLayer, Rule, Share,
     StoreError, Tier, TierChoice, key,
 };
+use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::stores::{Failing, Flaky};
@@ -117,7 +117,7 @@ async fn rules_that_decide_locally_decide_together() {
     let (app, limiter) = failing([rule("all"), rule("few").key(key::path()).cost(5)]);
     assert_eq!(app.admitted(7, || get("/a")).await, 5);
     // What `few` denied was not charged to `all`.
-    let left = limiter.charge("all", tollgate::Key::GLOBAL).peek().await.unwrap();
+    let left = limiter.charge("all", ratekeeper::Key::GLOBAL).peek().await.unwrap();
     assert_eq!(left.outcome("all").unwrap().remaining(), 20);
     let denied = app.get("/a").await;
     assert_eq!(denied.lines("ratelimit-policy"), ["\"all\";q=25;w=3600", "\"few\";q=25;w=3600"]);
@@ -157,7 +157,7 @@ async fn rules_that_allow_have_no_say_then() {
 
 #[tokio::test]
 async fn tiers_have_their_shares() {
-    let by_tier = |head: &tollgate::RequestHead<'_>| -> TierChoice {
+    let by_tier = |head: &ratekeeper::RequestHead<'_>| -> TierChoice {
         match head.path() {
             "/pro" => "pro".into(),
             "/staff" => "staff".into(),
@@ -178,7 +178,7 @@ async fn tiers_have_their_shares() {
 
 #[tokio::test]
 async fn a_cost_that_only_the_whole_quota_can_hold_is_503_and_not_for_ever() {
-    let cost = |head: &tollgate::RequestHead<'_>| head.path()[1..].parse().unwrap();
+    let cost = |head: &ratekeeper::RequestHead<'_>| head.path()[1..].parse().unwrap();
     let (app, limiter) = failing([rule("r").cost_by(cost)]);
     assert_eq!(app.get("/10").await.status(), StatusCode::OK);
     let reply = app.get("/26").await;
@@ -188,7 +188,7 @@ async fn a_cost_that_only_the_whole_quota_can_hold_is_503_and_not_for_ever() {
     let never = app.get("/101").await;
     assert_eq!(never.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(never.field("retry-after"), None);
-    let left = limiter.charge("r", tollgate::Key::GLOBAL).peek().await.unwrap();
+    let left = limiter.charge("r", ratekeeper::Key::GLOBAL).peek().await.unwrap();
     assert_eq!(left.outcome("r").unwrap().remaining(), 15);
 }
 

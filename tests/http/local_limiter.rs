@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{FailurePolicy, HOUR, Limiter, LimiterError, Quota, Rule, Share};
+use ratekeeper::{FailurePolicy, HOUR, Limiter, LimiterError, Quota, Rule, Share};
 
 use crate::stores::Flaky;
 use crate::support::{clock, memory};

@@ -7,7 +7,7 @@ use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
-use tollgate::{
+use ratekeeper::{
     ByteCount, Limiter, Limits, MINUTE, Measure, MeterLayer, Mode, Quota, RateLimitLayer, Rule, key,
 };
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};

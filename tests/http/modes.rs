@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use http::{Request, StatusCode};
-use tokio::time::Instant;
-use tollgate::core::RuleName;
-use tollgate::{
+use ratekeeper::core::RuleName;
+use ratekeeper::{
     Charge, IetfDraft, Key, Limiter, Limits, MissingKey, Mode, Quota, RateLimitLayer, Rule, Share, Store, key,
 };
+use tokio::time::Instant;
 
 use crate::held::memory;
 use crate::stores::{Failing, Slow};
@@ -36,7 +36,7 @@ async fn a_rule_in_shadow_counts_and_never_denies_nor_shows() {
     let (limiter, clock) = limiter([global("new", Quota::per_hour(3)).shadow()]);
     let layer = RateLimitLayer::new(limiter.clone()).ietf_headers(IetfDraft::Draft11);
     let app = App::over(&layer, |request| {
-        assert!(request.extensions().get::<tollgate::Decision>().is_none(), "nothing was decided");
+        assert!(request.extensions().get::<ratekeeper::Decision>().is_none(), "nothing was decided");
         ok(request)
     });
     for used in 1..=5 {
@@ -70,9 +70,9 @@ async fn beside_an_enforced_rule_it_tells_nothing_and_what_that_denies_it_does_n
 
 #[tokio::test]
 async fn asked_to_it_shows_in_the_fields_as_if_it_were_enforced() {
-    let quota = Quota::fixed_window(2, tollgate::HOUR);
+    let quota = Quota::fixed_window(2, ratekeeper::HOUR);
     let (limiter, _clock) = limiter([
-        global("old", Quota::fixed_window(5, tollgate::HOUR)),
+        global("old", Quota::fixed_window(5, ratekeeper::HOUR)),
         global("new", quota).shadow().show_in_shadow(true),
     ]);
     let layer = RateLimitLayer::new(limiter.clone()).ietf_headers(IetfDraft::Draft11);
@@ -88,7 +88,8 @@ async fn asked_to_it_shows_in_the_fields_as_if_it_were_enforced() {
         assert_eq!(remaining(&app.get("/").await).as_deref(), Some(expected));
     }
     // Also on its own.
-    limiter.swap(tollgate::RuleSet::new([global("new", quota).shadow().show_in_shadow(true)]).expect("good"));
+    limiter
+        .swap(ratekeeper::RuleSet::new([global("new", quota).shadow().show_in_shadow(true)]).expect("good"));
     let reply = app.get("/").await;
     assert_eq!(
         (reply.field("x-ratelimit-limit"), reply.field("x-ratelimit-remaining")),
@@ -101,8 +102,8 @@ async fn asked_to_it_shows_in_the_fields_as_if_it_were_enforced() {
 async fn nobody_waits_for_what_is_in_shadow_whatever_its_algorithm_and_however_slow_the_store() {
     let limiter = Limiter::builder()
         .store(memory())
-        .rule(global("leaky", Quota::leaky_bucket(1, tollgate::SECOND).capacity(100)).shadow())
-        .rule(global("held", Quota::per_second(1)).hold_up_to(tollgate::MINUTE).shadow())
+        .rule(global("leaky", Quota::leaky_bucket(1, ratekeeper::SECOND).capacity(100)).shadow())
+        .rule(global("held", Quota::per_second(1)).hold_up_to(ratekeeper::MINUTE).shadow())
         .build()
         .expect("good rules");
     let (start, app) = (Instant::now(), App::over(&RateLimitLayer::new(limiter), ok));
@@ -158,7 +159,7 @@ async fn what_is_wrong_with_a_candidate_is_said() {
         let error = Limiter::builder().rule(rule).build().map(drop).unwrap_err();
         error.to_string()
     };
-    let rule = || Rule::new("api", Quota::per_hour(5)).tier("free", tollgate::Tier::Unlimited);
+    let rule = || Rule::new("api", Quota::per_hour(5)).tier("free", ratekeeper::Tier::Unlimited);
     for tier in ["pro", "free"] {
         let error = wrong(rule().candidate_of_tier(tier, Quota::per_hour(1)));
         assert!(error.contains("`api`") && error.contains(tier), "{error}");
@@ -250,8 +251,8 @@ async fn without_a_request_it_is_the_same() {
 
 #[tokio::test]
 async fn a_store_that_fails_has_nothing_to_say_of_what_is_in_shadow() {
-    let failing = Failing { kind: tollgate::core::StoreErrorKind::Unavailable, after: None };
-    let deny = tollgate::FailurePolicy::Deny;
+    let failing = Failing { kind: ratekeeper::core::StoreErrorKind::Unavailable, after: None };
+    let deny = ratekeeper::FailurePolicy::Deny;
     let limiter = Limiter::builder()
         .store(failing)
         .rule(global("new", Quota::per_hour(1)).shadow().on_store_failure(deny))
@@ -263,7 +264,7 @@ async fn a_store_that_fails_has_nothing_to_say_of_what_is_in_shadow() {
 
 /// A limiter with two rules that are settled, one of them in shadow, and a candidate.
 fn settled<S: Store>(store: S) -> Limiter<S> {
-    let quota = Quota::fixed_window(100, tollgate::HOUR);
+    let quota = Quota::fixed_window(100, ratekeeper::HOUR);
     Limiter::builder()
         .store(store)
         .rule(global("new", quota).cost(10).settle_in_handler().shadow())
@@ -273,7 +274,7 @@ fn settled<S: Store>(store: S) -> Limiter<S> {
 }
 
 async fn all_left<S: Store>(limiter: &Limiter<S>) -> [u32; 3] {
-    let candidate = candidate_left(limiter, "old", Quota::fixed_window(100, tollgate::HOUR)).await;
+    let candidate = candidate_left(limiter, "old", Quota::fixed_window(100, ratekeeper::HOUR)).await;
     [left(limiter, "new").await, left(limiter, "old").await, candidate]
 }
 
@@ -321,7 +322,7 @@ async fn who_finds_no_room_or_goes_away_is_not_counted_in_shadow() {
         Limiter::builder()
             .store(memory())
             .max_waiting(max_waiting)
-            .rule(global("queue", Quota::leaky_bucket(1, tollgate::SECOND).capacity(100)))
+            .rule(global("queue", Quota::leaky_bucket(1, ratekeeper::SECOND).capacity(100)))
             .rule(global("new", Quota::per_hour(10)).shadow())
             .build()
             .expect("good rules")

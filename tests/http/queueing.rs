@@ -5,8 +5,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{join_all, join5};
 use http::StatusCode;
+use ratekeeper::{Key, Limiter, MINUTE, Quota, Retry, Rule, Tier, key};
 use tokio::time::Instant;
-use tollgate::{Key, Limiter, MINUTE, Quota, Retry, Rule, Tier, key};
 
 use crate::held::{Queue, call, entries, logged, memory, queue, queue_of};
 use crate::support::{ReplyExt, START, millis, secs};
@@ -289,7 +289,7 @@ async fn who_is_denied_by_another_rule_does_not_wait_in_a_line() {
 /// Nor does a request whose cost never fits.
 #[tokio::test(start_paused = true)]
 async fn what_never_fits_does_not_wait_in_a_line_either() {
-    let large = |head: &tollgate::RequestHead<'_>| if head.path() == "/large" { 3 } else { 1 };
+    let large = |head: &ratekeeper::RequestHead<'_>| if head.path() == "/large" { 3 } else { 1 };
     let each = Rule::new("each", Quota::per_hour(2)).key(key::path()).cost_by(large).hold_up_to(secs(9));
     for rules in [vec![smoothed(), each], vec![smoothed().cost_by(large)]] {
         let (mut queue, log) = queue(rules);
@@ -304,7 +304,7 @@ async fn what_never_fits_does_not_wait_in_a_line_either() {
 /// A tier that waits for longer, or has another quota, does not get the answer that another tier got.
 #[tokio::test(start_paused = true)]
 async fn a_tier_is_not_told_what_another_was_told() {
-    let tier = |head: &tollgate::RequestHead<'_>| match head.path() {
+    let tier = |head: &ratekeeper::RequestHead<'_>| match head.path() {
         "/patient" => Some("patient"),
         "/larger" => Some("larger"),
         _ => None,

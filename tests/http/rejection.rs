@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
+use ratekeeper::{BoxRejection, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
 use serde_json::json;
-use tollgate::{BoxRejection, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
 
 use crate::support::{App, Reply, ReplyExt, body, get, json, request, secs};
 

@@ -1,13 +1,13 @@
 //! Which rules apply to a request, what they cost, and that all of them decide together.
 
 use http::{Method, StatusCode};
-use tollgate::core::RuleName;
-use tollgate::{MINUTE, MissingKey, Quota, RateLimitLayer, Rule, key};
+use ratekeeper::core::RuleName;
+use ratekeeper::{MINUTE, MissingKey, Quota, RateLimitLayer, Rule, key};
 
 use crate::support::{App, ReplyExt, RequestExt, get, limiter, millis, ok, request, secs};
 
 fn rules_of(reply: &crate::support::Reply) -> Vec<&'static str> {
-    let decision = reply.extensions().get::<tollgate::Decision>();
+    let decision = reply.extensions().get::<ratekeeper::Decision>();
     decision.map_or(Vec::new(), |decision| decision.outcomes().map(|(rule, _)| rule.as_str()).collect())
 }
 
@@ -227,7 +227,7 @@ async fn a_missing_key_is_never_an_error_of_the_servers() {
 
 #[tokio::test]
 async fn a_quota_alone_is_a_limit_for_each_peer() {
-    let layer = tollgate::RateLimitLayer::new(Quota::per_hour(2));
+    let layer = ratekeeper::RateLimitLayer::new(Quota::per_hour(2));
     let app = App::over(&layer, crate::support::ok);
     assert_eq!(app.admitted(3, || get("/a").peer("192.0.2.1")).await, 2);
     assert_eq!(app.admitted(3, || get("/b").peer("192.0.2.2")).await, 2);
@@ -278,7 +278,7 @@ fn what_a_rule_says_in_vain_is_an_error() {
         (messages().on_host("example.com"), "the host `example.com`"),
         (messages().when(|_| true), "the predicate"),
     ] {
-        let error = tollgate::Limiter::builder().rule(rule).build().unwrap_err().to_string();
+        let error = ratekeeper::Limiter::builder().rule(rule).build().unwrap_err().to_string();
         let expected =
             format!("rule `messages` is charged by hand and matches no request, so {in_vain} is in vain");
         assert_eq!(error, expected);

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use tokio::sync::oneshot;
-use tollgate::{
+use ratekeeper::{
     Charge, FailurePolicy, Limiter, LimiterError, Limits, MINUTE, Quota, RateLimitLayer, Rule, Settle, Share,
     Store, StoreError, key,
 };
-use tollgate_core::{Answer, Debit, KeyRef, Refund, RuleName, StoreErrorKind};
+use ratekeeper_core::{Answer, Debit, KeyRef, Refund, RuleName, StoreErrorKind};
+use tokio::sync::oneshot;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::stores::Failing;
@@ -196,7 +196,7 @@ impl Store for Counting {
     fn peek(
         &self,
         charges: &[Charge<'_>],
-    ) -> impl Future<Output = Result<tollgate::Decision, StoreError>> + Send {
+    ) -> impl Future<Output = Result<ratekeeper::Decision, StoreError>> + Send {
         self.store.peek(charges)
     }
 

@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::Router;
 use axum::routing::get;
+use ratekeeper::key::{self, TrustedProxies};
+use ratekeeper::{IetfDraft, Limiter, Quota, RateLimitLayer, Rule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
-use tollgate::key::{self, TrustedProxies};
-use tollgate::{IetfDraft, Limiter, Quota, RateLimitLayer, Rule};
 
 /// A server that ends with the test.
 async fn serve(layer: RateLimitLayer, connect_info: bool) -> SocketAddr {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use http::{HeaderValue, Request, StatusCode};
-use tollgate::{IetfDraft, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
+use ratekeeper::{IetfDraft, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
 use tower::service_fn;
 
 use crate::ietf::parse;

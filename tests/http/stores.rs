@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tollgate::core::{Debit, KeyRef, Refund, RuleName, StoreErrorKind};
-use tollgate::{Charge, Decision, Outcome, Store, StoreError};
-use tollgate_core::Answer;
+use ratekeeper::core::{Debit, KeyRef, Refund, RuleName, StoreErrorKind};
+use ratekeeper::{Charge, Decision, Outcome, Store, StoreError};
+use ratekeeper_core::Answer;
 
 use crate::support::{Memory, START};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tollgate::key::PeerAddr;
-use tollgate::{
+use ratekeeper::key::PeerAddr;
+use ratekeeper::{
     Decision, JsonRejection, Limiter, ManualClock, MemoryStore, RateLimitLayer, Rejection, Rule, Store,
     Timestamp,
 };

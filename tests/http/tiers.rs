@@ -1,7 +1,7 @@
 //! Quotas that depend on the caller.
 
 use http::StatusCode;
-use tollgate::{MissingKey, Quota, RequestHead, Rule, Tier, TierChoice, key};
+use ratekeeper::{MissingKey, Quota, RequestHead, Rule, Tier, TierChoice, key};
 
 use crate::support::{App, ReplyExt, RequestExt, get, secs};
 
@@ -40,7 +40,7 @@ async fn a_tier_without_a_limit_is_not_counted_at_all() {
     assert_eq!(app.admitted(100, || user("acme", "enterprise")).await, 100);
     let reply = app.send(user("acme", "enterprise")).await;
     assert_eq!(reply.trio(), None);
-    assert!(reply.extensions().get::<tollgate::Decision>().is_none());
+    assert!(reply.extensions().get::<ratekeeper::Decision>().is_none());
 }
 
 /// Such a caller does not need the key that others must have.
@@ -89,7 +89,7 @@ async fn key_and_tier_may_both_be_looked_up() {
         .key(key::from_async_fn(|head| {
             let user = head.headers().get("x-user").cloned();
             async move {
-                user.map(|user| user.as_bytes().to_vec()).map(|user| tollgate::Key::from(user.as_slice()))
+                user.map(|user| user.as_bytes().to_vec()).map(|user| ratekeeper::Key::from(user.as_slice()))
             }
         }))
         .tier_by_async(|head| std::future::ready(plan(head)));

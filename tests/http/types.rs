@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use tollgate::{
+use ratekeeper::{
     BoxRejection, ChargeBuilder, ConfigError, Decision, FailurePolicy, GrpcRejection, IetfDraft,
     JsonRejection, Key, Limiter, LimiterBuilder, LimiterError, ManualClock, MemoryStore, MissingKey, Outcome,
     ProblemRejection, Quota, RateLimit, RateLimitLayer, RequestHead, ResponseFuture, Retry, Rule, StoreError,

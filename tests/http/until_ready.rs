@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
+use ratekeeper::{Decision, Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule, RuleSet};
 use tokio::time::Instant;
-use tollgate::{Decision, Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule, RuleSet};
 
 use crate::held::{TokioClock, memory};
 use crate::stores::Slow;

@@ -1,7 +1,7 @@
 //! Quotas that change, between all pairs of algorithms.
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Quota, Retry};
+use ratekeeper_core::{Algorithm, Quota, Retry};
 
 use crate::support::{MICRO, Subject, cases, small_quota, steps};
 

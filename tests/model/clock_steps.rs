@@ -1,7 +1,7 @@
 //! Clocks that step back, for all algorithms, also while the quota changes.
 
 use proptest::prelude::*;
-use tollgate_core::{Quota, Retry};
+use ratekeeper_core::{Quota, Retry};
 
 use crate::support::{MICRO, Subject, cases, small_quota, steps};
 

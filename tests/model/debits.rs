@@ -1,7 +1,7 @@
 //! Debits and debts, for all algorithms.
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Quota, Receipt, Timestamp};
+use ratekeeper_core::{Algorithm, Quota, Receipt, Timestamp};
 
 use crate::support::{MICRO, Step, Subject, cases, small_quota, steps};
 

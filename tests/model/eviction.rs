@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tollgate_core::{
+use ratekeeper_core::{
     Charge, Clock, DAY, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, Refund, RuleName,
     SECOND, Store, Timestamp,
 };
@@ -133,7 +133,7 @@ fn an_exhausted_caller_of_two_quotas_survives_a_refund() {
             clock.advance(5 * SECOND);
             while last(1) {}
             let refund = Refund::new(rule("exhausted"), "caller", 0);
-            tollgate_contract::block_on(store.refund(&[refund])).expect("memory does not fail");
+            ratekeeper_contract::block_on(store.refund(&[refund])).expect("memory does not fail");
             let light = Quota::per_hour(1_000_000);
             for i in 0..16_u64 {
                 store.decide(&[Charge::new(rule("light"), &Key::from(i), &light)]);

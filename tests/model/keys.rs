@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use proptest::prelude::*;
-use tollgate_core::{Charge, Key, ManualClock, MemoryStore, Outcome, Quota, RuleName, Timestamp};
+use ratekeeper_core::{Charge, Key, ManualClock, MemoryStore, Outcome, Quota, RuleName, Timestamp};
 
 use crate::support::cases;
 

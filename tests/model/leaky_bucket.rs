@@ -1,7 +1,7 @@
 //! The leaky bucket, against a list of exact departures.
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Quota, Retry};
+use ratekeeper_core::{Algorithm, Quota, Retry};
 
 use crate::support::{Subject, cases, quota, small_rate, steps};
 

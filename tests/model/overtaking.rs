@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate_core::{Charge, Clock, Debit, Key, MemoryStore, Quota, RuleName, Store, Timestamp};
+use ratekeeper_core::{Charge, Clock, Debit, Key, MemoryStore, Quota, RuleName, Store, Timestamp};
 
 /// What happens between the moment the time is read and the moment it is returned.
 type Meanwhile = Box<dyn FnOnce() + Send>;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::Quota;
+use ratekeeper_core::Quota;
 
 use crate::support::{algorithm, cases, quota};
 

@@ -1,7 +1,7 @@
 //! Refunds, for all algorithms.
 
 use proptest::prelude::*;
-use tollgate_core::{Receipt, Timestamp};
+use ratekeeper_core::{Receipt, Timestamp};
 
 use crate::leaky_bucket::queue;
 use crate::support::{Subject, cases, small_quota, steps};

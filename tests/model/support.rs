@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::algorithm::Counter;
-use tollgate_core::{Algorithm, Outcome, Quota, Receipt, Timestamp};
+use ratekeeper_core::algorithm::Counter;
+use ratekeeper_core::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 
 pub(crate) const MICRO: Duration = Duration::from_micros(1);
 pub(crate) const START: u64 = 1_700_000_040_000_000;

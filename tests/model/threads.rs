@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tollgate_core::{
+use ratekeeper_core::{
     Algorithm, Charge, Clock, Key, ManualClock, MemoryStore, Quota, RuleName, SECOND, Timestamp,
 };
 

@@ -1,8 +1,8 @@
 //! The token bucket, against a bucket whose level is a fraction over the period.
 
 use proptest::prelude::*;
-use tollgate_core::algorithm::token_bucket;
-use tollgate_core::{Quota, Retry, Timestamp};
+use ratekeeper_core::algorithm::token_bucket;
+use ratekeeper_core::{Quota, Retry, Timestamp};
 
 use crate::support::{START, Step, cases, rate, steps};
 

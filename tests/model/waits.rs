@@ -1,7 +1,7 @@
 //! Announced waits, for all algorithms.
 
 use proptest::prelude::*;
-use tollgate_core::Retry;
+use ratekeeper_core::Retry;
 
 use crate::support::{MICRO, Subject, cases, small_quota, steps};
 

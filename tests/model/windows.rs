@@ -1,7 +1,7 @@
 //! The three windows, against a model that remembers every admission forever.
 
 use proptest::prelude::*;
-use tollgate_core::{Algorithm, Quota};
+use ratekeeper_core::{Algorithm, Quota};
 
 use crate::support::{START, Subject, cases, quota, small_rate, steps};
 

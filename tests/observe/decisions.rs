@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use tollgate::{
+use ratekeeper::{
     FailurePolicy, Limiter, MINUTE, MissingKey, Mode, Quota, RateLimitLayer, Rule, RuleSet, Settle, Share,
     key,
 };
-use tollgate_redis::RedisStore;
+use ratekeeper_redis::RedisStore;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::support::{Recorded, answer, get, limiter, send};
@@ -22,8 +22,8 @@ async fn each_decision_is_counted_by_rule_and_outcome() {
     assert_eq!(recorded.decisions("api", "enforce", "admitted"), 20.0);
     assert_eq!(recorded.decisions("api", "enforce", "denied"), 5.0);
     // Those with less than two of twenty left: the last two.
-    assert_eq!(recorded.value("tollgate_near_limit_total{rule=\"api\"}"), 2.0);
-    assert_eq!(recorded.value("tollgate_keys{store=\"memory\"}"), 1.0);
+    assert_eq!(recorded.value("ratekeeper_near_limit_total{rule=\"api\"}"), 2.0);
+    assert_eq!(recorded.value("ratekeeper_keys{store=\"memory\"}"), 1.0);
 }
 
 #[tokio::test]
@@ -84,7 +84,8 @@ async fn what_is_missing_and_what_is_settled_is_counted() {
     }
     assert_eq!(recorded.decisions("keyed", "enforce", "missing_key"), 1.0);
     let settled = |direction: &str, rule: &str| {
-        recorded.value(&format!("tollgate_settled_units_total{{direction=\"{direction}\",rule=\"{rule}\"}}"))
+        recorded
+            .value(&format!("ratekeeper_settled_units_total{{direction=\"{direction}\",rule=\"{rule}\"}}"))
     };
     assert_eq!(settled("given_back", "back"), 10.0);
     assert_eq!(settled("debited", "more"), 6.0);
@@ -95,10 +96,10 @@ async fn who_waits_is_counted_while_it_waits_and_who_cannot_is_refused() {
     let recorded = Recorded::start();
     let (limiter, _clock) = {
         let (clock, rule) = (
-            tollgate::ManualClock::new(crate::support::START),
+            ratekeeper::ManualClock::new(crate::support::START),
             Rule::new("queue", Quota::leaky_bucket(3, MINUTE)),
         );
-        let store = tollgate::MemoryStore::builder().clock(clock.clone()).build();
+        let store = ratekeeper::MemoryStore::builder().clock(clock.clone()).build();
         let builder = Limiter::builder().store(store).rule(rule).max_waiting(1);
         (builder.build().expect("good rules"), clock)
     };
@@ -106,11 +107,11 @@ async fn who_waits_is_counted_while_it_waits_and_who_cannot_is_refused() {
     let first = service.ready().await.expect("ready").call(get("/")).await.expect("an answer");
     assert_eq!(first.status(), StatusCode::OK);
     let second = service.ready().await.expect("ready").call(get("/"));
-    assert_eq!(recorded.value("tollgate_waiting{}"), 1.0);
+    assert_eq!(recorded.value("ratekeeper_waiting{}"), 1.0);
     let third = service.ready().await.expect("ready").call(get("/")).await.expect("an answer");
     assert_eq!(third.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(second.await.expect("an answer").status(), StatusCode::OK);
-    assert_eq!(recorded.value("tollgate_waiting{}"), 0.0);
+    assert_eq!(recorded.value("ratekeeper_waiting{}"), 0.0);
     for (outcome, count) in [("admitted", 1.0), ("delayed", 1.0), ("no_room", 1.0)] {
         assert_eq!(recorded.decisions("queue", "enforce", outcome), count, "{outcome}");
     }
@@ -142,14 +143,14 @@ async fn what_is_decided_without_the_store_is_counted_by_what_the_rule_does_then
     ] {
         assert_eq!(recorded.decisions(rule, "enforce", outcome), 1.0, "{rule} {outcome}");
     }
-    assert_eq!(recorded.value("tollgate_store_errors_total{kind=\"breaker_open\",store=\"redis\"}"), 5.0);
+    assert_eq!(recorded.value("ratekeeper_store_errors_total{kind=\"breaker_open\",store=\"redis\"}"), 5.0);
 }
 
 #[tokio::test]
 async fn evictions_are_published_by_the_requests_that_come() {
     let recorded = Recorded::start();
-    let clock = tollgate::ManualClock::new(crate::support::START);
-    let store = tollgate::MemoryStore::builder().clock(clock.clone()).max_keys(100).build();
+    let clock = ratekeeper::ManualClock::new(crate::support::START);
+    let store = ratekeeper::MemoryStore::builder().clock(clock.clone()).max_keys(100).build();
     let rule = Rule::new("many", Quota::per_hour(10)).by_hand();
     let limiter = Limiter::builder().store(store).rule(rule).build().expect("good rules");
     for caller in 0..5_000_u64 {
@@ -157,11 +158,11 @@ async fn evictions_are_published_by_the_requests_that_come() {
     }
     clock.advance(Duration::from_secs(2));
     limiter.charge("many", "last").await.expect("it works");
-    let evicted = recorded.value("tollgate_evictions_total{store=\"memory\"}");
+    let evicted = recorded.value("ratekeeper_evictions_total{store=\"memory\"}");
     assert_eq!(evicted, limiter.store().evicted() as f64);
     assert!(evicted > 4_000.0, "{evicted}");
-    let keys = recorded.value("tollgate_keys{store=\"memory\"}");
+    let keys = recorded.value("ratekeeper_keys{store=\"memory\"}");
     assert_eq!(keys, limiter.store().len() as f64);
     drop(limiter);
-    assert_eq!(recorded.value("tollgate_keys{store=\"memory\"}"), 0.0);
+    assert_eq!(recorded.value("ratekeeper_keys{store=\"memory\"}"), 0.0);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::script::Scene;
 use crate::support::Recorded;
 
-const PAGE: &str = include_str!("../../crates/tollgate/docs/metrics.md");
+const PAGE: &str = include_str!("../../crates/ratekeeper/docs/metrics.md");
 
 /// The parts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
@@ -14,7 +14,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 /// The names in the table, with their labels.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
-    let rows = PAGE.lines().filter(|line| line.starts_with("| `tollgate_"));
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `ratekeeper_"));
     let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
     cells
         .map(|cells| {

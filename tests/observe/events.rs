@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderValue, Request, StatusCode};
-use tollgate::core::RuleName;
-use tollgate::{FailurePolicy, Key, Limiter, MissingKey, Mode, Quota, Rule, Share, key};
-use tollgate_redis::RedisStore;
+use ratekeeper::core::RuleName;
+use ratekeeper::{FailurePolicy, Key, Limiter, MissingKey, Mode, Quota, Rule, Share, key};
+use ratekeeper_redis::RedisStore;
 
 use crate::support::{START, Told, get, limiter, send};
 
@@ -25,7 +25,7 @@ async fn a_denial_is_one_event_and_an_admission_none() {
     let [line] = &*told.lines() else { panic!("{:?}", told.lines()) };
     assert_eq!(
         line,
-        "INFO tollgate: denied rule=\"api\" mode=\"enforce\" limit=1 remaining=0 retry_after_ms=60000 suppressed=0"
+        "INFO ratekeeper: denied rule=\"api\" mode=\"enforce\" limit=1 remaining=0 retry_after_ms=60000 suppressed=0"
     );
 }
 
@@ -144,6 +144,6 @@ async fn a_store_that_fails_is_told_with_what_comes_of_it() {
     let limiter = Limiter::builder().store(store).rule(rule).build().expect("good rules");
     assert_eq!(send(&limiter, get("/")).await, StatusCode::SERVICE_UNAVAILABLE);
     let [line] = &*told.with("the store failed") else { panic!("{:?}", told.lines()) };
-    assert!(line.starts_with("WARN tollgate:"), "{line}");
+    assert!(line.starts_with("WARN ratekeeper:"), "{line}");
     assert!(line.contains("rule=\"shut\" outcome=\"denied_by_failure\""), "{line}");
 }

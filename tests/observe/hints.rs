@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use http::{HeaderValue, Request, StatusCode};
-use tollgate::key::{self, TrustedProxies};
-use tollgate::{HintCode, Limiter, MemoryStore, MissingKey, Quota, RateLimitLayer, Rule, RuleSet, Store};
+use ratekeeper::key::{self, TrustedProxies};
+use ratekeeper::{HintCode, Limiter, MemoryStore, MissingKey, Quota, RateLimitLayer, Rule, RuleSet, Store};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Recorded, Told, anonymous, answer, get, limiter, send};
 
 fn codes<S: Store>(limiter: &Limiter<S>) -> Vec<HintCode> {
-    limiter.hints().iter().map(tollgate::Hint::code).collect()
+    limiter.hints().iter().map(ratekeeper::Hint::code).collect()
 }
 
 fn forwarded() -> Request<()> {
@@ -28,9 +28,9 @@ async fn forwarding_fields_that_nobody_trusts() {
         clock.advance(Duration::from_secs(1));
     }
     assert_eq!(codes(&limiter), [HintCode::NoTrustedProxy]);
-    assert_eq!(recorded.value("tollgate_hints_total{code=\"TG001\"}"), 1.0);
-    let [line] = &*told.with("TG001") else { panic!("{:?}", told.lines()) };
-    assert!(line.starts_with("WARN tollgate:") && line.contains("index.html#tg001"), "{line}");
+    assert_eq!(recorded.value("ratekeeper_hints_total{code=\"RK001\"}"), 1.0);
+    let [line] = &*told.with("RK001") else { panic!("{:?}", told.lines()) };
+    assert!(line.starts_with("WARN ratekeeper:") && line.contains("index.html#rk001"), "{line}");
     assert!(!line.contains("198.51.100.1"), "{line}");
 }
 
@@ -65,7 +65,7 @@ async fn one_request_that_two_layers_count() {
         clock.advance(Duration::from_secs(1));
     }
     assert_eq!(codes(&limiter), [HintCode::CountedTwice]);
-    assert_eq!(told.with("TG002").len(), 1, "{:?}", told.lines());
+    assert_eq!(told.with("RK002").len(), 1, "{:?}", told.lines());
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_rule_that_matches_nothing() {
         send(&limiter, get("/api")).await;
     }
     assert_eq!(codes(&limiter), [HintCode::NeverMatched]);
-    let [line] = &*told.with("TG003") else { panic!("{:?}", told.lines()) };
+    let [line] = &*told.with("RK003") else { panic!("{:?}", told.lines()) };
     assert!(line.contains("the rule `typo` has matched nothing"), "{line}");
 }
 
@@ -113,7 +113,7 @@ async fn requests_that_no_rule_matches_find_a_rule_that_matches_nothing() {
     for _ in 0..1_024 {
         send(&limiter, get("/elsewhere")).await;
     }
-    assert_eq!(told.with("TG003").len(), 1, "{:?}", told.lines());
+    assert_eq!(told.with("RK003").len(), 1, "{:?}", told.lines());
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn rules_that_all_match_something() {
 
 #[tokio::test]
 async fn a_rule_that_only_denies_has_matched() {
-    let rules = || [Rule::new("api", Quota::token_bucket(1, tollgate::DAY))];
+    let rules = || [Rule::new("api", Quota::token_bucket(1, ratekeeper::DAY))];
     let (limiter, clock) = limiter(rules());
     send(&limiter, get("/")).await;
     limiter.swap(RuleSet::new(rules()).expect("good rules"));
@@ -198,7 +198,7 @@ async fn a_peer_that_is_not_known() {
         send(&limiter, anonymous("/")).await;
         clock.advance(Duration::from_secs(1));
     }
-    assert_eq!(told.with("TG004").len(), 1, "it is told without being asked: {:?}", told.lines());
+    assert_eq!(told.with("RK004").len(), 1, "it is told without being asked: {:?}", told.lines());
 }
 
 #[tokio::test]

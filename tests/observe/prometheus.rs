@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use ratekeeper_servers::Prometheus;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
-use tollgate_servers::Prometheus;
 
 use crate::script::Scene;
 use crate::support::Recorded;
@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Alerts that the traffic gives no cause for.
 const QUIET: [&str; 6] = [
-    "TollgateManyDenials",
-    "TollgateNearLimit",
-    "TollgateNoRoom",
-    "TollgateStoreFails",
-    "TollgateStoreSlow",
-    "TollgateVersionsDiffer",
+    "RatekeeperManyDenials",
+    "RatekeeperNearLimit",
+    "RatekeeperNoRoom",
+    "RatekeeperStoreFails",
+    "RatekeeperStoreSlow",
+    "RatekeeperVersionsDiffer",
 ];
 
 fn dashboards() -> PathBuf {
@@ -34,7 +34,7 @@ fn dashboards() -> PathBuf {
 }
 
 fn dashboard() -> Value {
-    let text = std::fs::read_to_string(dashboards().join("tollgate.json")).expect("a dashboard");
+    let text = std::fs::read_to_string(dashboards().join("ratekeeper.json")).expect("a dashboard");
     serde_json::from_str(&text).expect("JSON")
 }
 
@@ -93,11 +93,11 @@ async fn every_query_of_the_dashboard_and_every_alert_is_answered() {
     // Scraped before and after, so that every counter has grown between two scrapes.
     scene.play(0).await;
     let seen = |name: &str| [("it is seen".to_owned(), name.to_owned())];
-    until_all_give(&prometheus, &seen("tollgate_redis_batch_size_count")).await;
+    until_all_give(&prometheus, &seen("ratekeeper_redis_batch_size_count")).await;
     scene.play(1).await;
     scene.lose_redis().await;
     scene.play_without_redis().await;
-    until_all_give(&prometheus, &seen("tollgate_decisions_total{outcome=\"local_denied\"}")).await;
+    until_all_give(&prometheus, &seen("ratekeeper_decisions_total{outcome=\"local_denied\"}")).await;
     scene.play_without_redis().await;
 
     until_all_give(&prometheus, &queries(&dashboard())).await;
@@ -155,7 +155,7 @@ fn the_alerts_are_such_as_prometheus_takes_and_fire_when_they_should() {
 /// The words in a text that look like names of metrics.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("tollgate_"));
+    let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("ratekeeper_"));
     let whole = |word: &str| {
         let part = ["_bucket", "_count", "_sum"].into_iter().find_map(|part| word.strip_suffix(part));
         part.unwrap_or(word).to_owned()
@@ -165,9 +165,9 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_dashboard_shows_every_metric_and_none_that_there_is_not() {
-    let page = include_str!("../../crates/tollgate/docs/metrics.md");
+    let page = include_str!("../../crates/ratekeeper/docs/metrics.md");
     let rows: String =
-        page.lines().filter(|line| line.starts_with("| `tollgate_")).collect::<Vec<_>>().join("\n");
+        page.lines().filter(|line| line.starts_with("| `ratekeeper_")).collect::<Vec<_>>().join("\n");
     let dashboard = dashboard();
     let shown: String = queries(&dashboard).into_iter().map(|(_, query)| query + "\n").collect();
     assert_eq!(metrics_in(&shown), metrics_in(&rows));

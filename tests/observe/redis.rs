@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use tollgate::{Limiter, Quota, Rule};
-use tollgate_redis::{BreakerState, RedisStore, Servers};
-use tollgate_servers::{Builder, RedisServer};
+use ratekeeper::{Limiter, Quota, Rule};
+use ratekeeper_redis::{BreakerState, RedisStore, Servers};
+use ratekeeper_servers::{Builder, RedisServer};
 
 use crate::support::{Recorded, Told, get, send};
 
@@ -34,12 +34,12 @@ async fn what_redis_is_asked_is_measured_and_what_it_is_not_is_counted() {
         send(&limiter, get("/")).await;
     }
     // Two were admitted, one was denied by Redis, and the others from memory.
-    assert_eq!(recorded.value("tollgate_store_seconds_count{outcome=\"answered\",store=\"redis\"}"), 3.0);
-    assert_eq!(recorded.value("tollgate_redis_batch_size_count{}"), 3.0);
-    assert_eq!(recorded.value("tollgate_redis_batch_size_sum{}"), 3.0);
-    assert_eq!(recorded.value("tollgate_denied_from_memory_total{store=\"redis\"}"), 2.0);
+    assert_eq!(recorded.value("ratekeeper_store_seconds_count{outcome=\"answered\",store=\"redis\"}"), 3.0);
+    assert_eq!(recorded.value("ratekeeper_redis_batch_size_count{}"), 3.0);
+    assert_eq!(recorded.value("ratekeeper_redis_batch_size_sum{}"), 3.0);
+    assert_eq!(recorded.value("ratekeeper_denied_from_memory_total{store=\"redis\"}"), 2.0);
     assert_eq!(recorded.decisions("fleet", "enforce", "denied"), 3.0);
-    assert_eq!(recorded.value("tollgate_redis_waiting{}"), 0.0);
+    assert_eq!(recorded.value("ratekeeper_redis_waiting{}"), 0.0);
 }
 
 #[tokio::test]
@@ -47,8 +47,9 @@ async fn a_breaker_that_opens_and_closes_is_counted_and_told() {
     let (recorded, told) = (Recorded::start(), Told::start());
     let server = RedisServer::start().expect("a server");
     let limiter = limiter(&server, Quota::per_hour(100)).await;
-    let open = || recorded.value("tollgate_redis_breakers_open{}");
-    let changes = |to: &str| recorded.value(&format!("tollgate_redis_breaker_changes_total{{to=\"{to}\"}}"));
+    let open = || recorded.value("ratekeeper_redis_breakers_open{}");
+    let changes =
+        |to: &str| recorded.value(&format!("ratekeeper_redis_breaker_changes_total{{to=\"{to}\"}}"));
     assert_eq!((open(), changes("closed")), (0.0, 1.0));
 
     server.kill().expect("it can be killed");
@@ -57,12 +58,12 @@ async fn a_breaker_that_opens_and_closes_is_counted_and_told() {
     assert_eq!((open(), changes("open")), (1.0, 1.0));
     let failed: f64 = ["timeout", "unavailable", "protocol", "breaker_open"]
         .iter()
-        .map(|kind| format!("tollgate_store_errors_total{{kind=\"{kind}\",store=\"redis\"}}"))
+        .map(|kind| format!("ratekeeper_store_errors_total{{kind=\"{kind}\",store=\"redis\"}}"))
         .filter_map(|series| recorded.all().get(&series).copied())
         .sum();
     assert_eq!(failed, 1.0);
     let [line] = &*told.with("the breaker has opened") else { panic!("{:?}", told.lines()) };
-    assert!(line.starts_with("WARN tollgate:") && line.contains("store=\"redis\""), "{line}");
+    assert!(line.starts_with("WARN ratekeeper:") && line.contains("store=\"redis\""), "{line}");
 
     server.restart().expect("it comes back");
     until(&limiter, |state| !state.is_open()).await;
@@ -93,12 +94,13 @@ async fn a_redis_that_is_not_there_from_the_start_is_told() {
         assert!(tokio::time::Instant::now() < deadline, "{:?}", told.lines());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let changes = |to: &str| recorded.value(&format!("tollgate_redis_breaker_changes_total{{to=\"{to}\"}}"));
-    assert_eq!((recorded.value("tollgate_redis_breakers_open{}"), changes("open")), (1.0, 1.0));
+    let changes =
+        |to: &str| recorded.value(&format!("ratekeeper_redis_breaker_changes_total{{to=\"{to}\"}}"));
+    assert_eq!((recorded.value("ratekeeper_redis_breakers_open{}"), changes("open")), (1.0, 1.0));
 
     server.restart().expect("it comes back");
     store.ready(PATIENCE).await.expect("the server works");
-    assert_eq!((recorded.value("tollgate_redis_breakers_open{}"), changes("closed")), (0.0, 1.0));
+    assert_eq!((recorded.value("ratekeeper_redis_breakers_open{}"), changes("closed")), (0.0, 1.0));
     assert_eq!(
         told.with("the breaker has opened").len(),
         1,
@@ -119,7 +121,7 @@ async fn a_redis_that_drives_out_counters_is_told_of_once() {
     let server = evicting("100mb", "allkeys-lru").start().expect("a server");
     let limiter = limiter(&server, Quota::per_hour(100)).await;
     let [line] = &*told.with("drives out counters") else { panic!("{:?}", told.lines()) };
-    assert!(line.starts_with("WARN tollgate:") && line.contains("policy=\"allkeys-lru\""), "{line}");
+    assert!(line.starts_with("WARN ratekeeper:") && line.contains("policy=\"allkeys-lru\""), "{line}");
     server.kill().expect("it can be killed");
     send(&limiter, get("/")).await;
     until(&limiter, BreakerState::is_open).await;
@@ -131,7 +133,7 @@ async fn a_redis_that_drives_out_counters_is_told_of_once() {
 #[tokio::test]
 async fn nothing_is_told_of_a_redis_that_keeps_counters_or_does_not_say() {
     let told = Told::start();
-    let silent = evicting("100mb", "allkeys-lru").user("tollgate", "secret", "~tollgate:* +@all -info");
+    let silent = evicting("100mb", "allkeys-lru").user("ratekeeper", "secret", "~ratekeeper:* +@all -info");
     for builder in [evicting("0", "allkeys-lru"), evicting("100mb", "volatile-ttl"), silent] {
         let server = builder.start().expect("a server");
         let limiter = limiter(&server, Quota::per_hour(100)).await;

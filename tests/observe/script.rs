@@ -4,13 +4,13 @@ use std::fs;
 use std::time::Duration;
 
 use http::StatusCode;
-use tempfile::TempDir;
-use tollgate::{
+use ratekeeper::{
     FailurePolicy, Limiter, MemoryStore, MissingKey, Mode, Quota, Rule, SECOND, Settle, Share, key,
 };
-use tollgate_redis::{RedisStore, Servers};
-use tollgate_rules::{FileSource, ReloadHandle, Reloader};
-use tollgate_servers::RedisServer;
+use ratekeeper_redis::{RedisStore, Servers};
+use ratekeeper_rules::{FileSource, ReloadHandle, Reloader};
+use ratekeeper_servers::RedisServer;
+use tempfile::TempDir;
 
 use crate::support::{anonymous, get, send};
 
@@ -101,7 +101,7 @@ impl Scene {
         self.server.kill().expect("it can be killed");
         // The first request that asks Redis notices.
         send(&self.redis, get("/open")).await;
-        let opened = breaker.wait_for(tollgate_redis::BreakerState::is_open);
+        let opened = breaker.wait_for(ratekeeper_redis::BreakerState::is_open);
         tokio::time::timeout(PATIENCE, opened).await.expect("it opens").expect("there is a store");
     }
 

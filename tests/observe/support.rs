@@ -10,8 +10,8 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
-use tollgate::key::PeerAddr;
-use tollgate::{Limiter, ManualClock, MemoryStore, RateLimitLayer, Rule, Store, Timestamp};
+use ratekeeper::key::PeerAddr;
+use ratekeeper::{Limiter, ManualClock, MemoryStore, RateLimitLayer, Rule, Store, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::subscriber::DefaultGuard;
 
@@ -53,9 +53,9 @@ pub(crate) async fn send<S: Store>(limiter: &Limiter<S>, request: Request<()>) -
 pub(crate) fn exporter() -> PrometheusBuilder {
     let of = |name: &str| Matcher::Full(name.to_owned());
     PrometheusBuilder::new()
-        .set_buckets_for_metric(of("tollgate_store_seconds"), &[0.000_1, 0.001, 0.005, 0.025, 0.1, 1.0])
+        .set_buckets_for_metric(of("ratekeeper_store_seconds"), &[0.000_1, 0.001, 0.005, 0.025, 0.1, 1.0])
         .and_then(|builder| {
-            builder.set_buckets_for_metric(of("tollgate_redis_batch_size"), &[1.0, 8.0, 64.0, 256.0])
+            builder.set_buckets_for_metric(of("ratekeeper_redis_batch_size"), &[1.0, 8.0, 64.0, 256.0])
         })
         .expect("buckets")
 }
@@ -98,7 +98,7 @@ impl Recorded {
     /// How often a rule had this outcome.
     pub(crate) fn decisions(&self, rule: &str, mode: &str, outcome: &str) -> f64 {
         let series =
-            format!("tollgate_decisions_total{{mode=\"{mode}\",outcome=\"{outcome}\",rule=\"{rule}\"}}");
+            format!("ratekeeper_decisions_total{{mode=\"{mode}\",outcome=\"{outcome}\",rule=\"{rule}\"}}");
         self.all().get(&series).copied().unwrap_or(0.0)
     }
 

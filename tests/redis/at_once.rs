@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tollgate_core::{Charge, DAY, Decision, Key, Quota, Retry, RuleName, Store};
-use tollgate_redis::RedisStore;
+use ratekeeper_core::{Charge, DAY, Decision, Key, Quota, Retry, RuleName, Store};
+use ratekeeper_redis::RedisStore;
 
 use crate::support::{each, patient, patient_at, ready, rule, shared_server};
 
@@ -151,7 +151,7 @@ async fn a_fleet_with_two_quotas_of_any_kind_never_fails() {
     }
 }
 
-const FLEET: &str = "TOLLGATE_TEST_FLEET";
+const FLEET: &str = "RATEKEEPER_TEST_FLEET";
 
 /// Not a test by itself: this runs in each process of the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

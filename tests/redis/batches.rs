@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tollgate_core::algorithm::{self, Counter};
-use tollgate_core::{Charge, Clock, DAY, Decision, Key, ManualClock, Quota, RuleName, Store, Timestamp};
-use tollgate_redis::RedisStore;
+use ratekeeper_core::algorithm::{self, Counter};
+use ratekeeper_core::{Charge, Clock, DAY, Decision, Key, ManualClock, Quota, RuleName, Store, Timestamp};
+use ratekeeper_redis::RedisStore;
 
 use crate::random::{Random, cases};
 use crate::support::{each, patient, ready, rule, shared_server};

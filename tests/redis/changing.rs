@@ -9,11 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use ratekeeper::{Decision, Limiter, Quota, RateLimitLayer, Rule, RuleSet, Store, key};
+use ratekeeper_contract::Ledger;
+use ratekeeper_core::{Clock, ManualClock, MemoryStore, SECOND, Timestamp};
+use ratekeeper_redis::RedisStore;
 use tokio::task::JoinSet;
-use tollgate::{Decision, Limiter, Quota, RateLimitLayer, Rule, RuleSet, Store, key};
-use tollgate_contract::Ledger;
-use tollgate_core::{Clock, ManualClock, MemoryStore, SECOND, Timestamp};
-use tollgate_redis::RedisStore;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::random::Random;

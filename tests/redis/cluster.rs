@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Debit, Key, Quota, Receipt, Refund, RuleName, Store};
-use tollgate_redis::{RedisStore, Servers};
-use tollgate_servers::{Cluster, Mode, Proxy};
+use ratekeeper_core::{Charge, DAY, Debit, Key, Quota, Receipt, Refund, RuleName, Store};
+use ratekeeper_redis::{RedisStore, Servers};
+use ratekeeper_servers::{Cluster, Mode, Proxy};
 
 use crate::support::{PATIENCE, calls};
 
@@ -338,7 +338,7 @@ async fn a_store_that_is_dropped_while_it_looks_for_the_nodes_leaves_nothing_beh
     let servers = Servers::cluster([node.url_with_port(proxy.port())]).expect("it is an address");
     let store =
         RedisStore::builder(servers).connect_timeout(PATIENCE).build().expect("the store can be made");
-    let connected = |server: &tollgate_servers::RedisServer| match server.command(&["CLIENT", "LIST"]) {
+    let connected = |server: &ratekeeper_servers::RedisServer| match server.command(&["CLIENT", "LIST"]) {
         Ok(redis::Value::BulkString(list)) => list.split(|byte| *byte == b'\n').count() - 1,
         Ok(redis::Value::VerbatimString { text, .. }) => text.lines().count(),
         other => panic!("{other:?}"),
@@ -400,7 +400,7 @@ async fn a_store_whose_runtime_has_ended_is_open() {
     let store = store.await.expect("no panic");
     runtime.shutdown_background();
     let mut states = store.watch_breaker();
-    let open = states.wait_for(tollgate_redis::BreakerState::is_open);
+    let open = states.wait_for(ratekeeper_redis::BreakerState::is_open);
     tokio::time::timeout(PATIENCE, open).await.expect("it is said in time").expect("it is said");
     store.ready(Duration::from_millis(1)).await.expect_err("it does not come back");
 }

@@ -2,9 +2,9 @@
 
 use std::future::{Future, ready};
 
-use tollgate_contract::{Harness, suite};
-use tollgate_core::{Clock, ManualClock, Timestamp};
-use tollgate_redis::RedisStore;
+use ratekeeper_contract::{Harness, suite};
+use ratekeeper_core::{Clock, ManualClock, Timestamp};
+use ratekeeper_redis::RedisStore;
 
 use crate::support::{PATIENCE, patient, shared_server};
 

@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{
+use ratekeeper_core::{
     Charge, DAY, Decision, Key, ManualClock, Quota, Receipt, Refund, Retry, SECOND, Store, Timestamp,
 };
-use tollgate_redis::RedisStore;
+use ratekeeper_redis::RedisStore;
 
 use crate::inspect::Inspector;
 use crate::support::{PATIENCE, calls, each, own_server, patient, ready, rule};

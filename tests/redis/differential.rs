@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::algorithm::{self, Counter};
-use tollgate_core::{Charge, Clock, Key, ManualClock, MemoryStore, Quota, Refund, Store, Timestamp};
+use ratekeeper_core::algorithm::{self, Counter};
+use ratekeeper_core::{Charge, Clock, Key, ManualClock, MemoryStore, Quota, Refund, Store, Timestamp};
 
 use crate::random::cases;
 use crate::support::{patient, ready, rule, shared_server};
@@ -215,7 +215,7 @@ async fn rare_histories_are_those_of_memory() {
                 }
                 Debit(quota, cost) => {
                     last = quota;
-                    let debits = [tollgate_core::Debit::new(Charge::new(rule, &key, &quota).cost(cost))];
+                    let debits = [ratekeeper_core::Debit::new(Charge::new(rule, &key, &quota).cost(cost))];
                     counter.debit(&quota, cost, None, now);
                     redis.debit(&debits).await.expect("redis takes what is due");
                     memory.debit(&debits).await.expect("memory takes what is due");

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Quota, Receipt, Refund, RuleName, Store};
-use tollgate_redis::RedisStore;
+use ratekeeper_core::{Charge, DAY, Quota, Receipt, Refund, RuleName, Store};
+use ratekeeper_redis::RedisStore;
 
 use crate::support::{PATIENCE, each, patient, ready, rule, shared_server};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tollgate_core::algorithm::Counter;
-use tollgate_core::{
+use ratekeeper_core::algorithm::Counter;
+use ratekeeper_core::{
     Algorithm, Charge, Decision, Key, MINUTE, ManualClock, Quota, Retry, SECOND, Store, Timestamp,
 };
-use tollgate_redis::RedisStore;
+use ratekeeper_redis::RedisStore;
 
 use crate::inspect::Inspector;
 use crate::random::Random;
@@ -33,7 +33,7 @@ async fn charged(
     let keys: Vec<Key> = (0..values.len() as u64).map(Key::from).collect();
     let mut set: Vec<Vec<u8>> = vec![b"MSET".to_vec()];
     for (key, value) in keys.iter().zip(values) {
-        set.extend([format!("tollgate:foreign:{{{key}}}").into_bytes(), value.clone()]);
+        set.extend([format!("ratekeeper:foreign:{{{key}}}").into_bytes(), value.clone()]);
     }
     inspector.ask::<()>(&set.iter().map(Vec::as_slice).collect::<Vec<_>>());
     let answers =
@@ -100,7 +100,7 @@ async fn any_bytes_count_as_the_counter_that_they_are_or_as_none() {
     for (number, quota) in quotas().into_iter().enumerate() {
         let values = garbage(number, &quota);
         let decisions = charged(&store, &mut inspector, &quota, &values).await;
-        let left = inspector.time_left((0..values.len()).map(|i| format!("tollgate:foreign:{{#{i}}}")));
+        let left = inspector.time_left((0..values.len()).map(|i| format!("ratekeeper:foreign:{{#{i}}}")));
         for ((value, decision), left) in values.iter().zip(decisions).zip(left) {
             let outcome = decision.outcome("foreign").expect("it was asked");
             let counter = Counter::from_bytes(value);
@@ -134,7 +134,7 @@ async fn what_is_no_counter_is_given_back_to_peeked_at_and_reset() {
     let store = ready(store).await;
     let mut inspector = Inspector::new(&server);
     for (number, quota) in quotas().into_iter().enumerate() {
-        let name = b"tollgate:foreign:{alice}";
+        let name = b"ratekeeper:foreign:{alice}";
         for value in garbage(number, &quota).into_iter().step_by(23) {
             inspector.ask::<()>(&[b"SET", name, &value]);
             let charge = [Charge::new(rule("foreign"), "alice", &quota)];
@@ -143,7 +143,7 @@ async fn what_is_no_counter_is_given_back_to_peeked_at_and_reset() {
             let expected =
                 Counter::from_bytes(&value).unwrap_or_else(|| Counter::new(&quota)).peek(&quota, 1, NOW);
             assert_eq!(*outcome, expected, "{quota}: {value:02x?}");
-            let refund = [tollgate_core::Refund::new(rule("foreign"), "alice", 1)];
+            let refund = [ratekeeper_core::Refund::new(rule("foreign"), "alice", 1)];
             store.refund(&refund).await.unwrap_or_else(|error| panic!("{value:02x?}: {error:?}"));
             store.charge(&charge).await.unwrap_or_else(|error| panic!("{value:02x?}: {error:?}"));
         }
@@ -160,7 +160,7 @@ async fn lists_and_hashes_and_huge_strings_are_replaced() {
     let huge = vec![3_u8; (16 << 20) + 7];
     for quota in each(2, MINUTE) {
         let rule = rule(quota.algorithm().name());
-        let name = format!("tollgate:{rule}:{{alice}}");
+        let name = format!("ratekeeper:{rule}:{{alice}}");
         let name = name.as_bytes();
         let foreign: [&[&[u8]]; 7] = [
             &[b"RPUSH", name, b"a", b"b"],
@@ -176,7 +176,7 @@ async fn lists_and_hashes_and_huge_strings_are_replaced() {
             let peeked = store.peek(&[Charge::new(rule, "alice", &quota)]).await.expect("the store looks");
             assert_eq!(peeked.outcome(rule.as_str()).expect("it was asked").remaining(), 2);
             store
-                .refund(&[tollgate_core::Refund::new(rule, "alice", 1)])
+                .refund(&[ratekeeper_core::Refund::new(rule, "alice", 1)])
                 .await
                 .expect("nothing is given back");
             for expected in [true, true, false] {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
+use ratekeeper_core::Timestamp;
+use ratekeeper_servers::RedisServer;
 use redis::Connection;
-use tollgate_core::Timestamp;
-use tollgate_servers::RedisServer;
 
 /// A connection that inspects the server's content.
 pub(crate) struct Inspector(Connection);

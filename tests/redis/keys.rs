@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_core::algorithm::Counter;
-use tollgate_core::{
+use ratekeeper_core::algorithm::Counter;
+use ratekeeper_core::{
     Algorithm, Charge, DAY, Decision, HOUR, Key, MINUTE, Quota, Receipt, Refund, SECOND, Store,
 };
-use tollgate_redis::RedisStore;
+use ratekeeper_redis::RedisStore;
 
 use crate::inspect::{Inspector, Monitor};
 use crate::random::Random;
@@ -121,7 +121,7 @@ async fn a_key_is_kept_for_as_long_as_it_matters_and_no_longer() {
     let mut seen = 0;
     let mut quotas: HashMap<String, Vec<Quota>> = HashMap::new();
     live(&store, 1_500, |key, quota, _| {
-        let name = format!("tollgate:life:{{{key}}}");
+        let name = format!("ratekeeper:life:{{{key}}}");
         let quotas = quotas.entry(name.clone()).or_default();
         quotas.push(*quota);
         let Some(kept) = inspector.kept(name.as_bytes()) else { return };
@@ -160,7 +160,7 @@ async fn a_key_goes_away_when_it_no_longer_matters() {
         let rule = rule(quota.algorithm().name());
         let decision = charge(&store, &[Charge::new(rule, "alice", &quota).cost(5)]).await;
         let whole_at = decision.outcome(rule.as_str()).expect("it was asked").reset_at(decision.at());
-        let name = format!("tollgate:{rule}:{{alice}}");
+        let name = format!("ratekeeper:{rule}:{{alice}}");
         let started = Instant::now();
         while let Some(kept) = inspector.kept(name.as_bytes()) {
             assert!(started.elapsed() < PATIENCE, "{quota}: still there: {kept:?}");
@@ -179,7 +179,7 @@ async fn nothing_is_kept_of_a_key_that_is_whole() {
     let mut inspector = Inspector::new(&server);
     for quota in each(10, DAY) {
         let rule = rule(quota.algorithm().name());
-        let name = format!("tollgate:{rule}:{{alice}}");
+        let name = format!("ratekeeper:{rule}:{{alice}}");
         charge(&store, &[Charge::new(rule, "alice", &quota).cost(0)]).await;
         assert!(inspector.kept(name.as_bytes()).is_none(), "{quota}: nothing was charged");
         let decision = charge(&store, &[Charge::new(rule, "alice", &quota).cost(4)]).await;
@@ -293,7 +293,7 @@ async fn values_are_small() {
                 let rule = rule("small");
                 charge(&store, &[Charge::new(rule, quota.to_string().as_str(), &quota).cost(limit / 2)])
                     .await;
-                let name = format!("tollgate:small:{{{}}}", Key::from(quota.to_string()));
+                let name = format!("ratekeeper:small:{{{}}}", Key::from(quota.to_string()));
                 // Gone if the window has just ended.
                 let Some(kept) = inspector.kept(name.as_bytes()) else { continue };
                 assert!(kept.value.len() <= 12, "{quota}: {:02x?}", kept.value);
@@ -303,7 +303,7 @@ async fn values_are_small() {
     for (limit, count) in [(100, 100), (1_000, 1_000), (100_000, 500)] {
         let (quota, rule) = (Quota::sliding_log(limit, DAY), rule("log"));
         let key = Key::from(limit);
-        let name = format!("tollgate:log:{{{key}}}");
+        let name = format!("ratekeeper:log:{{{key}}}");
         let mut usage = Vec::new();
         for _ in 0..count {
             assert!(charge(&store, &[Charge::new(rule, &key, &quota)]).await.is_admitted());

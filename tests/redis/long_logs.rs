@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::algorithm::{self, Counter};
-use tollgate_core::{Charge, Clock, Debit, Key, ManualClock, Quota, Receipt, Refund, Store, Timestamp};
-use tollgate_redis::RedisStore;
+use ratekeeper_core::algorithm::{self, Counter};
+use ratekeeper_core::{Charge, Clock, Debit, Key, ManualClock, Quota, Receipt, Refund, Store, Timestamp};
+use ratekeeper_redis::RedisStore;
 
 use crate::random::{Random, cases};
 use crate::support::{calls, own_server, patient, ready, rule};
@@ -123,7 +123,7 @@ async fn a_log_that_becomes_short_takes_little_again() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let redis = ready(patient(&server).clock(clock.clone())).await;
     let (key, quota) = (Key::from("alice"), Quota::sliding_log(2_000, PERIOD));
-    let length = || match server.command(&["STRLEN", "tollgate:log:{alice}"]).expect("it answers") {
+    let length = || match server.command(&["STRLEN", "ratekeeper:log:{alice}"]).expect("it answers") {
         redis::Value::Int(length) => length,
         other => panic!("{other:?}"),
     };

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, Key, Quota, Store, StoreError};
-use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
-use tollgate_servers::{Cluster, RedisServer, wait};
+use ratekeeper_core::{Charge, Key, Quota, Store, StoreError};
+use ratekeeper_redis::{RedisStore, RedisStoreBuilder, Servers};
+use ratekeeper_servers::{Cluster, RedisServer, wait};
 
 use crate::support::{PATIENCE, calls, key_on, ready, rule};
 
@@ -210,7 +210,7 @@ async fn nodes_that_all_stand_still_are_soon_said_to_fail() {
     }
     admits(&store, &Key::from("anybody")).await.expect_err("it does not answer");
     let mut states = store.watch_breaker();
-    let open = states.wait_for(tollgate_redis::BreakerState::is_open);
+    let open = states.wait_for(ratekeeper_redis::BreakerState::is_open);
     tokio::time::timeout(Duration::from_secs(5), open).await.expect("it is told").expect("it is told");
 }
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use tollgate::{Charge, HOUR, Key, Limiter, Limits, Quota, RateLimitLayer, Rule, RuleSet, Store, key};
-use tollgate_redis::RedisStore;
+use ratekeeper::{Charge, HOUR, Key, Limiter, Limits, Quota, RateLimitLayer, Rule, RuleSet, Store, key};
+use ratekeeper_redis::RedisStore;
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -105,7 +105,9 @@ async fn a_rule_in_shadow_minds_no_redis_that_is_gone() {
     let limiter = Limiter::builder()
         .store(store.clone())
         .rule(
-            Rule::new("shadow", Quota::per_hour(1)).on_store_failure(tollgate::FailurePolicy::Deny).shadow(),
+            Rule::new("shadow", Quota::per_hour(1))
+                .on_store_failure(ratekeeper::FailurePolicy::Deny)
+                .shadow(),
         )
         .build()
         .expect("good rules");

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Decision, Key, Quota, RuleName, Store};
-use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
-use tollgate_servers::Cluster;
+use ratekeeper_core::{Charge, DAY, Decision, Key, Quota, RuleName, Store};
+use ratekeeper_redis::{RedisStore, RedisStoreBuilder, Servers};
+use ratekeeper_servers::Cluster;
 
 use crate::support::{PATIENCE, key_on, ready, rule};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Charge, DAY, Debit, Key, Quota, Refund, Store};
-use tollgate_redis::{RedisStore, Servers};
-use tollgate_servers::{Mode, Proxy};
+use ratekeeper_core::{Charge, DAY, Debit, Key, Quota, Refund, Store};
+use ratekeeper_redis::{RedisStore, Servers};
+use ratekeeper_servers::{Mode, Proxy};
 
 use crate::support::{PATIENCE, own_server, patient, ready, rule};
 

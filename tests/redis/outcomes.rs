@@ -11,11 +11,11 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tokio::sync::mpsc;
-use tollgate::{
+use ratekeeper::{
     ByteCount, DAY, HOUR, Limiter, Limits, MemoryStore, Metered, Quota, RateLimitLayer, Rule, Settle, Store,
     key,
 };
+use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::random::Random;

@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use tollgate::{
+use ratekeeper::{
     Decision, FailurePolicy, HOUR, Limiter, MINUTE, Quota, RateLimitLayer, Rule, Share, StoreError, key,
 };
-use tollgate_redis::RedisStore;
-use tollgate_servers::RedisServer;
+use ratekeeper_redis::RedisStore;
+use ratekeeper_servers::RedisServer;
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Key, Quota, Refund, Store};
-use tollgate_redis::{BreakerState, RedisStore, Servers};
-use tollgate_servers::Cluster;
+use ratekeeper_core::{Charge, DAY, Key, Quota, Refund, Store};
+use ratekeeper_redis::{BreakerState, RedisStore, Servers};
+use ratekeeper_servers::Cluster;
 
 use crate::support::{PATIENCE, calls, key_on, ready, rule};
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate_core::{DAY, HOUR, MINUTE, Quota, SECOND};
+use ratekeeper_core::{DAY, HOUR, MINUTE, Quota, SECOND};
 
-/// The seeds of this many cases. `TOLLGATE_CASES` overrides the number, and `TOLLGATE_SEED` the first seed.
+/// The seeds of this many cases. `RATEKEEPER_CASES` overrides the number, and `RATEKEEPER_SEED` the first seed.
 pub(crate) fn cases(cases: u64) -> std::ops::Range<u64> {
     let from_env = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = from_env("TOLLGATE_SEED").unwrap_or(0);
-    first..first + from_env("TOLLGATE_CASES").unwrap_or(cases)
+    let first = from_env("RATEKEEPER_SEED").unwrap_or(0);
+    first..first + from_env("RATEKEEPER_CASES").unwrap_or(cases)
 }
 
 /// Numbers that look random and are the same in each run (SplitMix64).

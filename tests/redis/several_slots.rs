@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, ManualClock, Quota, RuleName, SECOND, Store, StoreError, Timestamp};
-use tollgate_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers};
-use tollgate_servers::{Cluster, Mode, Proxy, RedisServer};
+use ratekeeper_core::{Charge, DAY, ManualClock, Quota, RuleName, SECOND, Store, StoreError, Timestamp};
+use ratekeeper_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers};
+use ratekeeper_servers::{Cluster, Mode, Proxy, RedisServer};
 
 use crate::support::{PATIENCE, calls, each, key_on, ready, rule};
 

@@ -3,9 +3,9 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use tollgate_core::{Key, Quota, RuleName};
-use tollgate_redis::{RedisStore, RedisStoreBuilder, Servers};
-use tollgate_servers::{Cluster, RedisServer};
+use ratekeeper_core::{Key, Quota, RuleName};
+use ratekeeper_redis::{RedisStore, RedisStoreBuilder, Servers};
+use ratekeeper_servers::{Cluster, RedisServer};
 
 /// How long to wait for a store to be ready, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);

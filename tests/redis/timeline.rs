@@ -3,12 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use tollgate_core::algorithm::{self, Counter};
-use tollgate_core::{
+use ratekeeper_core::algorithm::{self, Counter};
+use ratekeeper_core::{
     Charge, Clock, DAY, Debit, Decision, Key, ManualClock, MemoryStore, Quota, Receipt, Refund, RuleName,
     SECOND, Store, Timestamp,
 };
-use tollgate_redis::RedisStore;
+use ratekeeper_redis::RedisStore;
 
 use crate::random::Random;
 use crate::support::{patient, ready, rule, shared_server};

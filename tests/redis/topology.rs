@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use ratekeeper_core::{Charge, HOUR, Key, MINUTE, Quota, RuleName, Store};
+use ratekeeper_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers, SetupError};
+use ratekeeper_servers::{Cluster, RedisServer, Sentinels};
 use redis::{Client, TlsCertificates};
-use tollgate_core::{Charge, HOUR, Key, MINUTE, Quota, RuleName, Store};
-use tollgate_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers, SetupError};
-use tollgate_servers::{Cluster, RedisServer, Sentinels};
 
 use crate::failure::{Load, counted, story};
 use crate::support::{PATIENCE, rule, shared_server};
@@ -16,7 +16,7 @@ async fn ready(builder: RedisStoreBuilder) -> RedisStore {
     store
 }
 
-async fn at(address: impl tollgate_redis::IntoClient) -> RedisStore {
+async fn at(address: impl ratekeeper_redis::IntoClient) -> RedisStore {
     ready(RedisStore::builder(Servers::one(address).expect("an address"))).await
 }
 
@@ -44,15 +44,15 @@ async fn a_user_with_a_password_and_a_database() {
     let server = RedisServer::builder()
         .password("of the default user")
         .user(
-            "toll-gate",
+            "rate-keeper",
             "p@ss:w/rd?",
-            "~tollgate:* +evalsha +script|load +time +mget +get +getrange +strlen +set +setrange +pexpireat +del +select",
+            "~ratekeeper:* +evalsha +script|load +time +mget +get +getrange +strlen +set +setrange +pexpireat +del +select",
         )
         .start()
         .expect("it starts");
     let store = at(format!("{}3", server.url())).await;
     decides(&store, "alice").await;
-    assert_eq!(keys(&server, "3"), ["tollgate:topology:{alice}"]);
+    assert_eq!(keys(&server, "3"), ["ratekeeper:topology:{alice}"]);
     // Long logs are changed in place, which takes other commands.
     let log = Quota::sliding_log(1_000, HOUR);
     for _ in 0..100 {
@@ -129,7 +129,7 @@ async fn a_unix_socket() {
 }
 
 /// A server with TLS, unless it was built without it.
-fn with_tls(started: tollgate_servers::Result<RedisServer>) -> Option<RedisServer> {
+fn with_tls(started: ratekeeper_servers::Result<RedisServer>) -> Option<RedisServer> {
     match started {
         Err(error) if error.lacks_tls() => {
             eprintln!("not tested: {error}");
@@ -141,7 +141,7 @@ fn with_tls(started: tollgate_servers::Result<RedisServer>) -> Option<RedisServe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls() {
-    let options = RedisServer::builder().tls().user("tollgate", "secret", "~tollgate:* +@all");
+    let options = RedisServer::builder().tls().user("ratekeeper", "secret", "~ratekeeper:* +@all");
     let Some(server) = with_tls(options.start()) else { return };
     let url = server.tls_url().expect("it has a port for TLS");
     let root_cert = server.certificates().map(|certificates| certificates.authority().into());

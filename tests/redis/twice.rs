@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::algorithm::{self, Counter};
-use tollgate_core::{Charge, Clock, DAY, Key, ManualClock, MemoryStore, Quota, Store, Timestamp};
+use ratekeeper_core::algorithm::{self, Counter};
+use ratekeeper_core::{Charge, Clock, DAY, Key, ManualClock, MemoryStore, Quota, Store, Timestamp};
 
 use crate::random::{Random, cases};
 use crate::support::{patient, ready, rule, shared_server};

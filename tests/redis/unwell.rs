@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Answer, Charge, Key, Quota, RuleName, Store, StoreError};
-use tollgate_redis::{Charging, RedisStore, Servers};
-use tollgate_servers::{Cluster, RedisServer, wait};
+use ratekeeper_core::{Answer, Charge, Key, Quota, RuleName, Store, StoreError};
+use ratekeeper_redis::{Charging, RedisStore, Servers};
+use ratekeeper_servers::{Cluster, RedisServer, wait};
 
 use crate::support::{PATIENCE, key_on, rule};
 
@@ -145,7 +145,7 @@ async fn those_who_share_a_slot_that_is_on_its_way_do_not_keep_each_other_from_i
     let to = (from + 1) % 3;
     cluster.begin_move(slot, from, to).unwrap_or_else(|error| panic!("{error}"));
     let port = cluster.node(to).port().to_string();
-    let counter = format!("tollgate:there:{{{key}}}");
+    let counter = format!("ratekeeper:there:{{{key}}}");
     let migrate = ["MIGRATE", "127.0.0.1", &port, &counter, "0", "10000"];
     cluster.node(from).command(&migrate).expect("it obeys");
     let tasks: Vec<_> = (0..16)

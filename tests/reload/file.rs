@@ -5,8 +5,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ratekeeper_rules::FileSource;
 use tempfile::TempDir;
-use tollgate_rules::FileSource;
 
 use crate::support::{NEVER, Reloaded, problem, rename_over, rules, wrong_rules};
 
@@ -207,7 +207,7 @@ async fn a_pipe_is_no_file() {
     let path = directory.path().join("rules.toml");
     let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
     assert!(made.success());
-    let error = tollgate_rules::Reloader::new(watched(&path)).load().await.expect_err("it would never end");
+    let error = ratekeeper_rules::Reloader::new(watched(&path)).load().await.expect_err("it would never end");
     assert!(error.to_string().contains("this is no file"), "{error}");
 }
 
@@ -217,8 +217,8 @@ async fn a_name_that_says_no_format_is_an_error_unless_it_is_said() {
     let path = directory.path().join("rules.conf");
     fs::write(&path, rules(10)).unwrap();
     let error =
-        tollgate_rules::Reloader::new(watched(&path)).load().await.expect_err("there is no such format");
+        ratekeeper_rules::Reloader::new(watched(&path)).load().await.expect_err("there is no such format");
     assert!(error.to_string().contains("does not say what format it has"), "{error}");
-    let reloaded = Reloaded::start(watched(&path).format(tollgate_rules::Format::Toml)).await;
+    let reloaded = Reloaded::start(watched(&path).format(ratekeeper_rules::Format::Toml)).await;
     assert_eq!(reloaded.limit(), Some(10));
 }

@@ -3,9 +3,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use ratekeeper_rules::{PostgresSource, Reloader};
+use ratekeeper_servers::PostgresServer;
 use tokio_postgres::{Client, NoTls};
-use tollgate_rules::{PostgresSource, Reloader};
-use tollgate_servers::PostgresServer;
 
 use crate::support::{NEVER, Reloaded, problem};
 
@@ -37,7 +37,7 @@ impl Database {
 
     async fn migrate(&self) {
         PostgresSource::migrate(&self.client).await.expect("the tables are made");
-        self.run(r#"INSERT INTO tollgate_rules (name, definition) VALUES ('api', '{"quota": "10/hour", "key": "global"}')"#)
+        self.run(r#"INSERT INTO ratekeeper_rules (name, definition) VALUES ('api', '{"quota": "10/hour", "key": "global"}')"#)
             .await;
     }
 
@@ -68,7 +68,11 @@ impl Database {
     }
 
     async fn version(&self) -> i64 {
-        self.client.query_one("SELECT version FROM tollgate_rule_set", &[]).await.expect("it is there").get(0)
+        self.client
+            .query_one("SELECT version FROM ratekeeper_rule_set", &[])
+            .await
+            .expect("it is there")
+            .get(0)
     }
 }
 
@@ -80,7 +84,7 @@ async fn connect(connection: &str) -> Client {
 
 fn set_limit(limit: u32) -> String {
     format!(
-        "UPDATE tollgate_rules SET definition = jsonb_set(definition, '{{quota}}', '\"{limit}/hour\"') WHERE name = 'api'"
+        "UPDATE ratekeeper_rules SET definition = jsonb_set(definition, '{{quota}}', '\"{limit}/hour\"') WHERE name = 'api'"
     )
 }
 
@@ -111,7 +115,7 @@ async fn rules_are_in_the_order_of_their_positions_and_only_those_that_are_enabl
     let database = Database::with_rules().await;
     database
         .run(
-            r#"INSERT INTO tollgate_rules (name, definition, position, enabled) VALUES
+            r#"INSERT INTO ratekeeper_rules (name, definition, position, enabled) VALUES
                 ('last', '{"quota": "1/s"}', 7, true), ('first', '{"quota": "1/s"}', -1, true),
                 ('Beside', '{"quota": "1/s"}', 0, true), ('off', '{"quota": "1/parsec"}', 0, false)"#,
         )
@@ -128,7 +132,7 @@ async fn a_transaction_is_one_reload_and_never_seen_in_part() {
     let mut sql = String::from("BEGIN;");
     for number in 0..20 {
         sql += &format!(
-            "INSERT INTO tollgate_rules (name, definition) VALUES ('rule-{number}', '{{\"quota\": \"1/s\"}}');{};",
+            "INSERT INTO ratekeeper_rules (name, definition) VALUES ('rule-{number}', '{{\"quota\": \"1/s\"}}');{};",
             set_limit(100 + number)
         );
     }
@@ -158,7 +162,9 @@ async fn settings_count_as_well() {
     let database = Database::with_rules().await;
     let reloaded = Reloaded::start(database.listening()).await;
     let version = database.version().await;
-    database.run(r#"UPDATE tollgate_rule_set SET settings = '{"layer": {"charge-preflights": true}}'"#).await;
+    database
+        .run(r#"UPDATE ratekeeper_rule_set SET settings = '{"layer": {"charge-preflights": true}}'"#)
+        .await;
     let status = reloaded.until("the settings", |status| status.applied() == 2).await;
     assert_eq!(status.needs_restart(), ["layer.charge-preflights"]);
     assert_eq!(database.version().await, version + 1);
@@ -193,7 +199,7 @@ async fn a_server_that_crashes_leaves_its_rules_in_force_until_it_is_back() {
     let status = reloaded.until_unread().await;
     let error = problem(&status);
     assert!(
-        error.starts_with("the rules in the table tollgate_rules of PostgreSQL cannot be read: "),
+        error.starts_with("the rules in the table ratekeeper_rules of PostgreSQL cannot be read: "),
         "{error}"
     );
     assert_eq!(reloaded.limit(), Some(10));
@@ -212,7 +218,7 @@ async fn what_nobody_tells_is_found_by_looking() {
     let database = Database::with_rules().await;
     let reloaded = Reloaded::start(database.polling()).await;
     let version = database.version().await;
-    database.run("ALTER TABLE tollgate_rules DISABLE TRIGGER ALL").await;
+    database.run("ALTER TABLE ratekeeper_rules DISABLE TRIGGER ALL").await;
     database.limit(20).await;
     let status = reloaded.until_limit(20).await;
     assert_eq!(database.version().await, version, "nobody has counted");
@@ -223,13 +229,13 @@ async fn what_nobody_tells_is_found_by_looking() {
 async fn a_bad_row_is_refused_with_all_others_and_a_mended_one_accepted() {
     let database = Database::with_rules().await;
     let reloaded = Reloaded::start(database.listening()).await;
-    let bad = r#"INSERT INTO tollgate_rules (name, definition) VALUES ('login', '{"quota": "5/minuet"}')"#;
+    let bad = r#"INSERT INTO ratekeeper_rules (name, definition) VALUES ('login', '{"quota": "5/minuet"}')"#;
     database.run(&format!("BEGIN; {bad}; {}; COMMIT", set_limit(20))).await;
     let status = reloaded.until_refused().await;
     let error = problem(&status);
     assert!(error.starts_with("error: rule `login`, `quota`: "), "{error}");
     assert!(
-        error.contains(" --> table tollgate_rules:3:") && error.contains("did you mean `minute`?"),
+        error.contains(" --> table ratekeeper_rules:3:") && error.contains("did you mean `minute`?"),
         "{error}"
     );
     assert_eq!((status.rules(), reloaded.limit()), (1, Some(10)));
@@ -237,13 +243,13 @@ async fn a_bad_row_is_refused_with_all_others_and_a_mended_one_accepted() {
     assert!(refused.starts_with(&format!("{}-", database.version().await)), "{refused}");
 
     database
-        .run(r#"UPDATE tollgate_rules SET definition = '{"quota": "5/minute"}' WHERE name = 'login'"#)
+        .run(r#"UPDATE ratekeeper_rules SET definition = '{"quota": "5/minute"}' WHERE name = 'login'"#)
         .await;
     let status = reloaded.until_limit(20).await;
     assert_eq!((status.rules(), status.refused()), (2, 1));
     reloaded.until_right().await;
 
-    database.run("TRUNCATE tollgate_rules").await;
+    database.run("TRUNCATE ratekeeper_rules").await;
     let error = problem(&reloaded.until_refused().await);
     assert!(error.contains("there are no rules"), "{error}");
     assert_eq!(reloaded.limit(), Some(20));
@@ -255,15 +261,15 @@ async fn the_table_itself_refuses_what_is_no_rule() {
     for values in
         ["('', '{}')", "('x', '[]')", "('x', '{\"name\": \"y\"}')", "('api', '{}')", "('x', 'nonsense')"]
     {
-        let sql = format!("INSERT INTO tollgate_rules (name, definition) VALUES {values}");
+        let sql = format!("INSERT INTO ratekeeper_rules (name, definition) VALUES {values}");
         assert!(database.client.batch_execute(&sql).await.is_err(), "{values}");
     }
     for settings in ["[]", r#"{"rules": []}"#] {
-        let sql = format!("UPDATE tollgate_rule_set SET settings = '{settings}'");
+        let sql = format!("UPDATE ratekeeper_rule_set SET settings = '{settings}'");
         assert!(database.client.batch_execute(&sql).await.is_err(), "{settings}");
     }
-    assert!(database.client.batch_execute("INSERT INTO tollgate_rule_set VALUES (true)").await.is_err());
-    assert!(database.client.batch_execute("INSERT INTO tollgate_rule_set VALUES (false)").await.is_err());
+    assert!(database.client.batch_execute("INSERT INTO ratekeeper_rule_set VALUES (true)").await.is_err());
+    assert!(database.client.batch_execute("INSERT INTO ratekeeper_rule_set VALUES (false)").await.is_err());
 }
 
 #[tokio::test]
@@ -294,7 +300,7 @@ async fn the_migration_is_a_file_that_psql_runs() {
     let name =
         database.client.query_one("SELECT current_database()::text", &[]).await.unwrap().get::<_, String>(0);
     let path =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/tollgate-rules/src/source/postgres/migration.sql");
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/ratekeeper-rules/src/source/postgres/migration.sql");
     assert_eq!(std::fs::read_to_string(path).unwrap(), PostgresSource::MIGRATION);
     for _ in 0..2 {
         server.execute_file(&name, path.as_ref()).expect("psql runs it");
@@ -311,7 +317,7 @@ async fn rules_can_be_in_a_schema_and_be_changed_by_who_looks_elsewhere() {
     database.run("RESET search_path").await;
     let source = format!("{} options='-c search_path=gateway'", database.connection);
     let reloaded = Reloaded::start(PostgresSource::new(&source).unwrap().poll_every(NEVER)).await;
-    database.run(&set_limit(20).replace("tollgate_rules", "gateway.tollgate_rules")).await;
+    database.run(&set_limit(20).replace("ratekeeper_rules", "gateway.ratekeeper_rules")).await;
     reloaded.until_limit(20).await;
 }
 
@@ -321,16 +327,16 @@ async fn who_may_only_read_can_and_who_may_not_is_told() {
     // Roles belong to the whole server.
     database.run("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN").await;
     let source = || {
-        let connection = database.connection.replace("user=tollgate", "user=reader");
+        let connection = database.connection.replace("user=ratekeeper", "user=reader");
         PostgresSource::new(&connection).unwrap().poll_every(NEVER)
     };
     let error = load_error(source()).await;
-    assert!(error.contains("permission denied for table tollgate_rule"), "{error}");
-    database.run("GRANT SELECT ON tollgate_rules, tollgate_rule_set TO reader").await;
+    assert!(error.contains("permission denied for table ratekeeper_rule"), "{error}");
+    database.run("GRANT SELECT ON ratekeeper_rules, ratekeeper_rule_set TO reader").await;
     let reloaded = Reloaded::start(source()).await;
     database.limit(20).await;
     reloaded.until_limit(20).await;
-    database.run("REVOKE ALL ON tollgate_rules, tollgate_rule_set FROM reader").await;
+    database.run("REVOKE ALL ON ratekeeper_rules, ratekeeper_rule_set FROM reader").await;
     reloaded.handle.reload().await;
     reloaded.until_unread().await;
     assert_eq!(reloaded.limit(), Some(20));
@@ -340,11 +346,11 @@ async fn who_may_only_read_can_and_who_may_not_is_told() {
 async fn tables_that_are_not_there_are_an_error_that_says_so() {
     let database = Database::empty().await;
     let error = load_error(database.listening()).await;
-    assert!(error.contains("relation \"tollgate_rule_set\" does not exist"), "{error}");
+    assert!(error.contains("relation \"ratekeeper_rule_set\" does not exist"), "{error}");
     database.migrate().await;
-    database.run("DELETE FROM tollgate_rule_set").await;
+    database.run("DELETE FROM ratekeeper_rule_set").await;
     let error = load_error(database.listening()).await;
-    assert_eq!(error, "the table tollgate_rule_set has no row; the migration makes it");
+    assert_eq!(error, "the table ratekeeper_rule_set has no row; the migration makes it");
 
     let error = PostgresSource::new("host=a password=secret port=nonsense").expect_err("it makes no sense");
     assert!(!format!("{error:?}").contains("secret"), "{error:?}");

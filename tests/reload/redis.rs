@@ -4,12 +4,12 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tollgate_rules::{Format, RedisSource, Reloader};
-use tollgate_servers::{Cluster, RedisServer, Replication};
+use ratekeeper_rules::{Format, RedisSource, Reloader};
+use ratekeeper_servers::{Cluster, RedisServer, Replication};
 
 use crate::support::{NEVER, Reloaded, problem, rules, wrong_rules};
 
-const KEY: &str = "tollgate:rules";
+const KEY: &str = "ratekeeper:rules";
 
 /// A source that is notified of changes, and does not poll.
 fn listening(server: &RedisServer) -> RedisSource {
@@ -103,12 +103,14 @@ async fn a_server_that_is_killed_leaves_its_rules_in_force_until_it_is_back() {
     let reloaded = Reloaded::start(listening(&server)).await;
     server.kill().unwrap();
     let status = reloaded.until_unread().await;
-    assert!(problem(&status).starts_with("the rules in the key `tollgate:rules` of Redis cannot be read: "));
+    assert!(
+        problem(&status).starts_with("the rules in the key `ratekeeper:rules` of Redis cannot be read: ")
+    );
     assert_eq!(reloaded.limit(), Some(10));
 
     // It comes back without data.
     server.restart().unwrap();
-    let gone = "the key `tollgate:rules` of Redis is not there, or has no rules";
+    let gone = "the key `ratekeeper:rules` of Redis is not there, or has no rules";
     reloaded
         .until("the key to be missed", |status| {
             status.problem().is_some_and(|problem| problem.error().to_string() == gone)
@@ -151,7 +153,7 @@ async fn bad_rules_are_refused_whole_and_mended_ones_accepted() {
     let status = reloaded.until_refused().await;
     let error = problem(&status);
     assert!(
-        error.contains("rule `login`, `quota`") && error.contains("key tollgate:rules of Redis:8:9"),
+        error.contains("rule `login`, `quota`") && error.contains("key ratekeeper:rules of Redis:8:9"),
         "{error}"
     );
     assert_eq!((status.rules(), reloaded.limit()), (1, Some(10)));
@@ -170,21 +172,21 @@ async fn bad_rules_are_refused_whole_and_mended_ones_accepted() {
 async fn a_key_that_holds_something_else_is_an_error_that_says_so() {
     let server = RedisServer::start().unwrap();
     let error = load_error(listening(&server)).await;
-    assert_eq!(error, "the key `tollgate:rules` of Redis is not there, or has no rules");
+    assert_eq!(error, "the key `ratekeeper:rules` of Redis is not there, or has no rules");
 
     server.command(&["SET", KEY, "rules"]).unwrap();
     let error = load_error(listening(&server)).await;
-    assert!(error.contains("`tollgate:rules`") && error.contains("WRONGTYPE"), "{error}");
+    assert!(error.contains("`ratekeeper:rules`") && error.contains("WRONGTYPE"), "{error}");
     let error = listening(&server).publish(Format::Toml, rules(1)).await.expect_err("it is no hash");
-    assert!(error.to_string().contains("`tollgate:rules`"), "{error}");
+    assert!(error.to_string().contains("`ratekeeper:rules`"), "{error}");
     server.command(&["DEL", KEY]).unwrap();
 
     for (fields, expected) in [
-        (&["body", "x"][..], "the key `tollgate:rules` of Redis has no field `format`"),
-        (&["format", "toml"], "the key `tollgate:rules` of Redis has no field `body`"),
+        (&["body", "x"][..], "the key `ratekeeper:rules` of Redis has no field `format`"),
+        (&["format", "toml"], "the key `ratekeeper:rules` of Redis has no field `body`"),
         (
             &["body", "x", "format", "ini"],
-            "the key `tollgate:rules` of Redis has a field `format` that makes no sense",
+            "the key `ratekeeper:rules` of Redis has a field `format` that makes no sense",
         ),
         (&["body", "x", "format", "toml", "version", "two"], "has a field `version` that is no number"),
     ] {
@@ -208,17 +210,17 @@ async fn what_a_user_may_not_do_is_an_error_that_says_so() {
         let url = format!("redis://gateway:secret@127.0.0.1:{}", server.port());
         RedisSource::new(url).unwrap().poll_every(NEVER)
     };
-    let error = load_error(user(&["~tollgate:rules", "&tollgate:rules", "+subscribe"])).await;
+    let error = load_error(user(&["~ratekeeper:rules", "&ratekeeper:rules", "+subscribe"])).await;
     assert!(error.contains("NoPerm") && error.contains("hmget"), "{error}");
-    let error = load_error(user(&["~tollgate:rules", "resetchannels", "+subscribe", "+hmget"])).await;
+    let error = load_error(user(&["~ratekeeper:rules", "resetchannels", "+subscribe", "+hmget"])).await;
     assert!(error.contains("NoPerm") && error.contains("channel"), "{error}");
     assert!(!error.contains("secret"), "{error}");
 
     // Exactly the permissions that the documentation lists.
     let reloaded = Reloaded::start(user(&[
-        "~tollgate:rules",
+        "~ratekeeper:rules",
         "resetchannels",
-        "&tollgate:rules",
+        "&ratekeeper:rules",
         "+hmget",
         "+subscribe",
     ]))

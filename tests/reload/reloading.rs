@@ -2,9 +2,9 @@
 
 use std::fs;
 
+use ratekeeper::{Quota, Rule, key};
+use ratekeeper_rules::{Document, Format, Reloader, Source, SourceError};
 use tokio::sync::watch;
-use tollgate::{Quota, Rule, key};
-use tollgate_rules::{Document, Format, Reloader, Source, SourceError};
 
 use crate::support::{Reloaded, problem, rules, wrong_rules};
 

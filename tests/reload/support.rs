@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate::Limiter;
-use tollgate_rules::{ReloadHandle, ReloadStatus, Reloader, Source};
+use ratekeeper::Limiter;
+use ratekeeper_rules::{ReloadHandle, ReloadStatus, Reloader, Source};
 
 /// How long an expected event may take. Far more than it needs, since the machine may be busy.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-use tollgate_rules::FileSource;
+use ratekeeper_rules::FileSource;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
@@ -76,7 +76,7 @@ impl Visit for Line {
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("tollgate_rules")
+        metadata.target().starts_with("ratekeeper_rules")
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -101,10 +101,11 @@ const OTHER: &str = "\n[[rules]]\nname = \"other\"\nquota = \"1/s\"\n";
 async fn reloads_are_counted_and_the_version_in_force_is_known() {
     let metrics = Metrics::default();
     let _guard = metrics::set_default_local_recorder(&metrics);
-    let outcome =
-        |outcome: &str| metrics.counter(&format!("tollgate_reloads_total{{outcome={outcome},source=file}}"));
-    let is_failing = || metrics.gauge("tollgate_reload_failing{source=file}");
-    let info = |version: &str| metrics.gauge(&format!("tollgate_rule_set_info{{version={version}}}"));
+    let outcome = |outcome: &str| {
+        metrics.counter(&format!("ratekeeper_reloads_total{{outcome={outcome},source=file}}"))
+    };
+    let is_failing = || metrics.gauge("ratekeeper_reload_failing{source=file}");
+    let info = |version: &str| metrics.gauge(&format!("ratekeeper_rule_set_info{{version={version}}}"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rules.toml");
     rename_over(&path, &rules(10));
@@ -112,12 +113,12 @@ async fn reloads_are_counted_and_the_version_in_force_is_known() {
     let reloaded = Reloaded::start(FileSource::new(&path).poll_every(NEVER)).await;
     let first = reloaded.handle.status().version().to_owned();
     assert_eq!([outcome("applied"), outcome("refused"), outcome("unread")], [Some(1), Some(0), Some(0)]);
-    assert_eq!((metrics.gauge("tollgate_rules{}"), info(&first)), (Some(1.0), Some(1.0)));
+    assert_eq!((metrics.gauge("ratekeeper_rules{}"), info(&first)), (Some(1.0), Some(1.0)));
 
     assert_eq!(is_failing(), Some(0.0));
     rename_over(&path, &(rules(20) + OTHER));
     let second = reloaded.until_limit(20).await.version().to_owned();
-    assert_eq!(metrics.gauge("tollgate_rules{}"), Some(2.0));
+    assert_eq!(metrics.gauge("ratekeeper_rules{}"), Some(2.0));
     assert_eq!((info(&first), info(&second)), (Some(0.0), Some(1.0)));
 
     rename_over(&path, &wrong_rules());

@@ -11,9 +11,9 @@ use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use tollgate::RateLimitLayer;
-use tollgate_rules::{FileSource, Format, RedisSource, ReloadHandle, Reloader, Source};
-use tollgate_servers::RedisServer;
+use ratekeeper::RateLimitLayer;
+use ratekeeper_rules::{FileSource, Format, RedisSource, ReloadHandle, Reloader, Source};
+use ratekeeper_servers::RedisServer;
 
 use crate::postgres::Database;
 use crate::support::{NEVER, Reloaded, rules};

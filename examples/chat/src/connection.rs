@@ -1,9 +1,9 @@
 //! One connection, from joining to closing.
 
 use axum::extract::ws::{Message, WebSocket};
+use ratekeeper::Store;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
-use tollgate::Store;
 
 use crate::event::Event;
 use crate::speaker::Speaker;

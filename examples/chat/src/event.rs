@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::extract::ws::Message;
+use ratekeeper::{Decision, LimiterError, Retry};
 use serde::Serialize;
-use tollgate::{Decision, LimiterError, Retry};
 
 /// An event that is sent to a client, as JSON: `{"event":"said","user":"alice","text":"hello"}`.
 #[derive(Clone, Debug, Serialize)]

@@ -19,9 +19,11 @@ use axum::http::{Method, StatusCode};
 use axum::response::{Html, Response};
 use axum::routing::get;
 use example_support::Failure;
+use ratekeeper::{
+    ConfigError, FailurePolicy, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Share, Store,
+};
 use serde::Deserialize;
 use tokio::sync::broadcast;
-use tollgate::{ConfigError, FailurePolicy, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Share, Store};
 
 use crate::event::Event;
 use crate::speaker::Speaker;

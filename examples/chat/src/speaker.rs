@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use tollgate::{ChargeBuilder, Decision, Limiter, LimiterError, Store};
+use ratekeeper::{ChargeBuilder, Decision, Limiter, LimiterError, Store};
 
 /// A user on one connection.
 pub(crate) struct Speaker<S> {

@@ -5,10 +5,10 @@ mod client;
 
 use std::time::Duration;
 
+use ratekeeper::{ManualClock, Timestamp};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
-use tollgate::{ManualClock, Timestamp};
 
 use self::client::Client;
 use super::*;

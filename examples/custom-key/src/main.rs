@@ -13,8 +13,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
 use example_support::Failure;
+use ratekeeper::{ConfigError, Decision, Limiter, MissingKey, Quota, RateLimitLayer, Rule, Tier, key};
 use tokio::net::TcpListener;
-use tollgate::{ConfigError, Decision, Limiter, MissingKey, Quota, RateLimitLayer, Rule, Tier, key};
 
 #[derive(Clone, Copy)]
 struct User {

@@ -31,9 +31,9 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use ratekeeper::{MemoryStore, RateLimitLayer, Store};
+use ratekeeper_rules::{FileSource, Loaded};
 use tokio::net::TcpListener;
-use tollgate::{MemoryStore, RateLimitLayer, Store};
-use tollgate_rules::{FileSource, Loaded};
 use tower::Layer;
 use tracing::{info, warn};
 use tracing_subscriber::layer::SubscriberExt;

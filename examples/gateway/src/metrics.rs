@@ -1,4 +1,4 @@
-//! The gateway's own metrics, beside those of Tollgate.
+//! The gateway's own metrics, beside those of Ratekeeper.
 //!
 //! The README has the table. Label values are set by the gateway, never by a client or the upstream.
 
@@ -23,7 +23,7 @@ const CONNECTIONS: &str = "gateway_connections_open";
 const UPSTREAM: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0];
 
-/// For what Tollgate measures: a store has some milliseconds to answer.
+/// For what Ratekeeper measures: a store has some milliseconds to answer.
 const STORE: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.1, 1.0];
 
 /// For the number of requests in a batch.

@@ -9,7 +9,7 @@ use http::{HeaderValue, Request, Response, StatusCode, request};
 use http_body::Body as _;
 use http_body_util::{Either, Empty};
 use hyper::body::Incoming;
-use tollgate::key::PeerAddr;
+use ratekeeper::key::PeerAddr;
 use tower::{Service, service_fn};
 use tracing::{debug, warn};
 

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ratekeeper::{Limiter, Store};
+use ratekeeper_rules::{FileSource, Loaded, ReloadError, ReloadHandle, ReloadStatus, Reloader};
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tollgate::{Limiter, Store};
-use tollgate_rules::{FileSource, Loaded, ReloadError, ReloadHandle, ReloadStatus, Reloader};
 use tracing::info;
 
 /// Reads the file.

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use tollgate_redis::{RedisStore, Servers};
+use ratekeeper_redis::{RedisStore, Servers};
 use tracing::warn;
 
 use crate::args::Args;

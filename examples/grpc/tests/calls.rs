@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use example_support::Program;
 use grpc::{GreeterClient, Greeting, Name};
+use ratekeeper_servers::{RedisServer, wait};
 use tokio::net::TcpSocket;
-use tollgate_servers::{RedisServer, wait};
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;

@@ -15,9 +15,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use ratekeeper::key::PeerAddr;
+use ratekeeper::{Quota, RateLimit, RateLimitLayer};
 use tokio::net::TcpListener;
-use tollgate::key::PeerAddr;
-use tollgate::{Quota, RateLimit, RateLimitLayer};
 use tower::util::ServiceFn;
 use tower::{Layer, ServiceBuilder, service_fn};
 

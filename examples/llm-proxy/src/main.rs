@@ -24,11 +24,11 @@ use axum::{Extension, Router};
 use example_support::Failure;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use tokio::net::TcpListener;
-use tollgate::{
+use ratekeeper::{
     ConfigError, FailurePolicy, IetfDraft, Limiter, Limits, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
     Share, Store, key,
 };
+use tokio::net::TcpListener;
 
 use crate::ask::Ask;
 use crate::usage::Usage;

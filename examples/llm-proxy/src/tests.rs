@@ -7,9 +7,9 @@ use axum::body::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
 use http_body_util::BodyExt;
+use ratekeeper::{Key, ManualClock, Timestamp};
 use serde_json::json;
 use tokio::sync::mpsc;
-use tollgate::{Key, ManualClock, Timestamp};
 
 use super::*;
 

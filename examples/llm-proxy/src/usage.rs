@@ -1,9 +1,9 @@
 //! Measures what an answer costs as it is streamed.
 
 use axum::body::Bytes;
+use ratekeeper::Measure;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use tollgate::Measure;
 
 /// Counts the tokens of an event stream (`text/event-stream`), and trusts the usage that it reports at the
 /// end.

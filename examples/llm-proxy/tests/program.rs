@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use example_support::{Program, Reply};
-use tollgate_servers::{RedisServer, wait};
+use ratekeeper_servers::{RedisServer, wait};
 
 const PATH: &str = env!("CARGO_BIN_EXE_llm-proxy");
 

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
 use example_support::Failure;
-use tollgate::{
+use ratekeeper::{
     ConfigError, FailurePolicy, HOUR, Key, Limiter, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule, Store,
     key,
 };

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use futures_util::future::join_all;
 use http_body_util::BodyExt;
-use tollgate::{ManualClock, Timestamp};
+use ratekeeper::{ManualClock, Timestamp};
 use tower::ServiceExt;
 
 use super::*;

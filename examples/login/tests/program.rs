@@ -3,7 +3,7 @@
 use std::thread;
 
 use example_support::{Program, Reply};
-use tollgate_servers::{RedisServer, wait};
+use ratekeeper_servers::{RedisServer, wait};
 
 const PATH: &str = env!("CARGO_BIN_EXE_login");
 const RIGHT: &str = "correct-horse";

@@ -11,8 +11,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use example_support::Failure;
+use ratekeeper::{Quota, RateLimitLayer};
 use tokio::net::TcpListener;
-use tollgate::{Quota, RateLimitLayer};
 
 /// Never more than five in any ten seconds, which is easy to verify by hand. For a steady flow,
 /// `Quota::token_bucket` costs less.

@@ -13,9 +13,9 @@ use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
 use example_support::Failure;
+use ratekeeper::{ConfigError, FailurePolicy, Limiter, Quota, RateLimitLayer, Rule, Share};
+use ratekeeper_redis::RedisStore;
 use tokio::net::TcpListener;
-use tollgate::{ConfigError, FailurePolicy, Limiter, Quota, RateLimitLayer, Rule, Share};
-use tollgate_redis::RedisStore;
 
 /// Never more than fifty in any ten seconds, which is easy to verify by hand. For a steady flow,
 /// `Quota::token_bucket` costs less.

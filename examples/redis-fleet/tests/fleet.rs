@@ -1,7 +1,7 @@
 //! Two processes and a Redis, as in the README.
 
 use example_support::Program;
-use tollgate_servers::{RedisServer, wait};
+use ratekeeper_servers::{RedisServer, wait};
 
 const PATH: &str = env!("CARGO_BIN_EXE_redis-fleet");
 

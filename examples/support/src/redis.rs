@@ -4,7 +4,7 @@ use std::error::Error;
 use std::ffi::OsStr;
 use std::time::Duration;
 
-use tollgate_redis::{RedisStore, Servers};
+use ratekeeper_redis::{RedisStore, Servers};
 
 use crate::Failure;
 use crate::failure::chain;

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use example_support::Failure;
-use tollgate::{
+use ratekeeper::{
     ConfigError, DAY, FailurePolicy, HOUR, IetfDraft, Limiter, MINUTE, MemoryStore, MissingKey, Quota,
     RateLimitLayer, Rule, Store, key,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use http_body_util::BodyExt;
-use tollgate::{ManualClock, Timestamp};
+use ratekeeper::{ManualClock, Timestamp};
 use tower::ServiceExt;
 
 use super::*;
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// What is left for an account or an address.
-    async fn left(&self, rule: &str, key: impl Into<tollgate::Key>) -> u32 {
+    async fn left(&self, rule: &str, key: impl Into<ratekeeper::Key>) -> u32 {
         self.limiter.charge(rule, key).peek().await.unwrap().outcome(rule).unwrap().remaining()
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use example_support::{Program, Reply};
-use tollgate_servers::{RedisServer, wait};
+use ratekeeper_servers::{RedisServer, wait};
 
 const PATH: &str = env!("CARGO_BIN_EXE_url-shortener");
 const URL: &str = "https://www.rust-lang.org/";

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use tollgate_core::{Answer, Store, StoreErrorKind};
-use tollgate_redis::{Charging, RedisStore};
-use tollgate_servers::{Mode, Proxy};
+use ratekeeper_core::{Answer, Store, StoreErrorKind};
+use ratekeeper_redis::{Charging, RedisStore};
+use ratekeeper_servers::{Mode, Proxy};
 
 use super::tally::Caller;
 use super::{DEADLINE, MARGIN, hasty, opened, ready, server};

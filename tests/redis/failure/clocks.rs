@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tollgate_redis::RedisStore;
+use ratekeeper_redis::RedisStore;
 
 use super::tally::Caller;
 use super::{DEADLINE, hasty, ready};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_redis::RedisStore;
-use tollgate_servers::{Mode, Proxy, RedisServer};
+use ratekeeper_redis::RedisStore;
+use ratekeeper_servers::{Mode, Proxy, RedisServer};
 
 use super::client::until_counted;
 use super::tally::{Caller, Tally};

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Refund, Store, StoreErrorKind};
-use tollgate_redis::RedisStore;
-use tollgate_servers::{Mode, Proxy, RedisServer, wait};
+use ratekeeper_core::{Refund, Store, StoreErrorKind};
+use ratekeeper_redis::RedisStore;
+use ratekeeper_servers::{Mode, Proxy, RedisServer, wait};
 
 use super::tally::Caller;
 use super::{DEADLINE, hasty, opened, ready, server, watched};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use ratekeeper_redis::RedisStore;
 use tokio::task::JoinSet;
-use tollgate_redis::RedisStore;
 
 use super::tally::{Caller, Tally};
 use crate::support::PATIENCE;

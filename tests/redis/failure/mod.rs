@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
+use ratekeeper_core::StoreError;
+use ratekeeper_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers};
+use ratekeeper_servers::RedisServer;
 use tokio::sync::watch;
-use tollgate_core::StoreError;
-use tollgate_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers};
-use tollgate_servers::RedisServer;
 
 use crate::support::PATIENCE;
 

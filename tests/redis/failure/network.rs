@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::StoreErrorKind;
-use tollgate_redis::RedisStore;
-use tollgate_servers::{Mode, Proxy, RedisServer, wait};
+use ratekeeper_core::StoreErrorKind;
+use ratekeeper_redis::RedisStore;
+use ratekeeper_servers::{Mode, Proxy, RedisServer, wait};
 
 use super::load::{Load, counted};
 use super::tally::Caller;

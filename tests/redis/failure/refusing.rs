@@ -1,8 +1,8 @@
 //! Servers that answer, but refuse to work.
 
-use tollgate_core::StoreErrorKind;
-use tollgate_redis::RedisStore;
-use tollgate_servers::RedisServer;
+use ratekeeper_core::StoreErrorKind;
+use ratekeeper_redis::RedisStore;
+use ratekeeper_servers::RedisServer;
 
 use super::load::{Load, counted};
 use super::tally::Caller;
@@ -59,29 +59,29 @@ async fn too_few_replicas() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permission_is_taken_away_and_given_back() {
-    let server = RedisServer::builder().user("tollgate", "secret", "~tollgate:* +@all");
+    let server = RedisServer::builder().user("ratekeeper", "secret", "~ratekeeper:* +@all");
     let server = server.start().expect("it starts");
-    let refuse = ["ACL", "SETUSER", "tollgate", "-evalsha"];
-    refusing(&server, &refuse, "no permissions", &["ACL", "SETUSER", "tollgate", "+evalsha"]).await;
+    let refuse = ["ACL", "SETUSER", "ratekeeper", "-evalsha"];
+    refusing(&server, &refuse, "no permissions", &["ACL", "SETUSER", "ratekeeper", "+evalsha"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_until_it_is_right() {
-    let server = RedisServer::builder().user("tollgate", "new", "~tollgate:* +@all");
+    let server = RedisServer::builder().user("ratekeeper", "new", "~ratekeeper:* +@all");
     let server = server.start().expect("it starts");
     let url = server.url().replace(":new@", ":old@");
     let store = hasty(&url).build().expect("the store can be made");
     let error = store.ready(DEADLINE).await.expect_err("it is not let in");
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     at_once(&store).await;
-    server.command(&["ACL", "SETUSER", "tollgate", ">old"]).expect("it obeys");
+    server.command(&["ACL", "SETUSER", "ratekeeper", ">old"]).expect("it obeys");
     store.ready(PATIENCE).await.expect("it is let in");
     assert_eq!(Caller::new("exact").with_only(3).tally_many(&store, 10).await.admitted, 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_are_not_ours() {
-    let server = RedisServer::builder().user("tollgate", "secret", "~other:* +@all");
+    let server = RedisServer::builder().user("ratekeeper", "secret", "~other:* +@all");
     let server = server.start().expect("it starts");
     let store = hasty(&server.url()).build().expect("the store can be made");
     let error = store.ready(DEADLINE).await.expect_err("it is not let in");

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tollgate_core::{Debit, Store};
-use tollgate_redis::RedisStore;
+use ratekeeper_core::{Debit, Store};
+use ratekeeper_redis::RedisStore;
 
 use super::clocks::{Clock, command};
 use super::hasty;

@@ -42,7 +42,7 @@ async fn nobody_sees_that_scripts_are_gone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refunds_and_resets_come_through_without_scripts_too() {
-    use tollgate_core::{Refund, Store};
+    use ratekeeper_core::{Refund, Store};
     let server = server();
     let store = patient(&server).build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the server works");

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Debit, Key, Quota, Receipt, Refund, Store, StoreError};
-use tollgate_redis::RedisStore;
-use tollgate_servers::{Mode, Proxy, RedisServer, wait};
+use ratekeeper_core::{Charge, DAY, Debit, Key, Quota, Receipt, Refund, Store, StoreError};
+use ratekeeper_redis::RedisStore;
+use ratekeeper_servers::{Mode, Proxy, RedisServer, wait};
 
 use super::client::until_counted;
 use super::tally::Caller;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_redis::RedisStore;
-use tollgate_servers::{Mode, Proxy, RedisServer, wait};
+use ratekeeper_redis::RedisStore;
+use ratekeeper_servers::{Mode, Proxy, RedisServer, wait};
 
 use super::load::{Load, counted};
 use super::tally::Caller;

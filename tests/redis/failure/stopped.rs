@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::StoreErrorKind;
-use tollgate_servers::{Proxy, wait};
+use ratekeeper_core::StoreErrorKind;
+use ratekeeper_servers::{Proxy, wait};
 
 use super::load::{Load, counted};
 use super::tally::Caller;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_core::{Charge, DAY, Decision, Key, Quota, RuleName, Store, StoreError, StoreErrorKind};
-use tollgate_redis::RedisStore;
+use ratekeeper_core::{Charge, DAY, Decision, Key, Quota, RuleName, Store, StoreError, StoreErrorKind};
+use ratekeeper_redis::RedisStore;
 
 use super::{DEADLINE, MARGIN, story};
 use crate::support::PATIENCE;

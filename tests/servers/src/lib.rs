@@ -1,13 +1,13 @@
-//! Real servers for Tollgate's tests and benchmarks, started by the test that needs them.
+//! Real servers for Ratekeeper's tests and benchmarks, started by the test that needs them.
 //!
 //! [`RedisServer`] is one Redis or Valkey, [`Replication`] a master with replicas, and [`Sentinels`] the same
 //! with sentinels that watch over them. [`Cluster`] is a Redis Cluster. [`Proxy`] is a bad network in front
 //! of any of them. [`PostgresServer`] is one PostgreSQL.
 //!
 //! ```
-//! use tollgate_servers::RedisServer;
+//! use ratekeeper_servers::RedisServer;
 //!
-//! # fn main() -> tollgate_servers::Result<()> {
+//! # fn main() -> ratekeeper_servers::Result<()> {
 //! let server = RedisServer::start()?;
 //! server.command(&["SET", "key", "value"])?;
 //! server.restart()?;

@@ -44,7 +44,7 @@ impl Prometheus {
                 "global: {{scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 200ms}}\n\
                  rule_files: [{:?}]\n\
                  scrape_configs:\n\
-                 - job_name: tollgate\n\
+                 - job_name: ratekeeper\n\
                  \x20 static_configs: [{{targets: ['{target}']}}]\n",
                 alerts.display().to_string()
             ),

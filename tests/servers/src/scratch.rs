@@ -92,7 +92,7 @@ impl Root {
 fn unique(parent: &Path) -> io::Result<PathBuf> {
     let mut attempt = 0;
     loop {
-        let path = parent.join(format!("tollgate-{}-{attempt}", process::id()));
+        let path = parent.join(format!("ratekeeper-{}-{attempt}", process::id()));
         match create(&path) {
             // Left by a process that had the same id before the machine was restarted.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => attempt += 1,

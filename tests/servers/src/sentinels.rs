@@ -22,7 +22,7 @@ pub struct Sentinels {
 
 impl Sentinels {
     /// The name under which the sentinels know the master.
-    pub const NAME: &'static str = "tollgate";
+    pub const NAME: &'static str = "ratekeeper";
 
     /// Starts a master with this many replicas and three sentinels.
     ///

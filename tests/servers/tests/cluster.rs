@@ -1,7 +1,7 @@
 //! Clusters that lose nodes, gain some, and move slots.
 
+use ratekeeper_servers::{Cluster, RedisServer, Result};
 use redis::Value;
-use tollgate_servers::{Cluster, RedisServer, Result};
 
 fn text(text: &str) -> Value {
     Value::BulkString(text.into())

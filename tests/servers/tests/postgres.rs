@@ -1,6 +1,6 @@
 //! One PostgreSQL: what can be done to it.
 
-use tollgate_servers::{PostgresServer, Result};
+use ratekeeper_servers::{PostgresServer, Result};
 
 #[test]
 fn keeps_its_data_when_it_is_started_again_and_nothing_when_it_is_dropped() -> Result<()> {

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ratekeeper_servers::{Mode, Proxy, RedisServer, Result, wait};
 use redis::{Client, Connection, RedisError, Value};
-use tollgate_servers::{Mode, Proxy, RedisServer, Result, wait};
 
 /// Long enough for an answer to come, if one comes.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
+use ratekeeper_servers::{RedisServer, Result, wait};
 use redis::{Client, TlsCertificates, Value};
-use tollgate_servers::{RedisServer, Result, wait};
 
 fn ping(client: &Client) -> Result<String> {
     let mut connection = client.get_connection_with_timeout(Duration::from_secs(5))?;
@@ -163,7 +163,7 @@ fn listens_on_a_unix_socket() -> Result<()> {
 fn asks_for_passwords() -> Result<()> {
     let server = RedisServer::builder()
         .password("s3cret/:@ word")
-        .user("tollgate", "an0ther #%", "~tollgate:* +get +set +ping")
+        .user("ratekeeper", "an0ther #%", "~ratekeeper:* +get +set +ping")
         .start()?;
     assert_eq!(server.command(&["SET", "elsewhere", "1"])?, Value::Okay);
 
@@ -172,7 +172,7 @@ fn asks_for_passwords() -> Result<()> {
     assert_eq!(error.code(), Some("NOAUTH"), "{error}");
 
     let mut user = Client::open(server.url())?.get_connection()?;
-    redis::cmd("SET").arg("tollgate:key").arg(1).query::<()>(&mut user)?;
+    redis::cmd("SET").arg("ratekeeper:key").arg(1).query::<()>(&mut user)?;
     let error = redis::cmd("GET").arg("elsewhere").query::<()>(&mut user).expect_err("not theirs");
     assert_eq!(error.code(), Some("NOPERM"), "{error}");
     Ok(())
@@ -180,7 +180,7 @@ fn asks_for_passwords() -> Result<()> {
 
 #[test]
 fn speaks_tls_to_a_user_who_trusts_its_authority() -> Result<()> {
-    let options = RedisServer::builder().tls().user("tollgate", "secret", "~* +@all");
+    let options = RedisServer::builder().tls().user("ratekeeper", "secret", "~* +@all");
     let Some(server) = with_tls(options.start())? else { return Ok(()) };
     let authority = server.certificates().map(|certificates| certificates.authority().into());
     let trusting = TlsCertificates { client_tls: None, root_cert: authority };
@@ -188,7 +188,7 @@ fn speaks_tls_to_a_user_who_trusts_its_authority() -> Result<()> {
     let client = Client::build_with_tls(url.as_str(), trusting)?;
     assert_eq!(ping(&client)?, "PONG");
     let mut connection = client.get_connection()?;
-    assert_eq!(redis::cmd("ACL").arg("WHOAMI").query::<String>(&mut connection)?, "tollgate");
+    assert_eq!(redis::cmd("ACL").arg("WHOAMI").query::<String>(&mut connection)?, "ratekeeper");
     ping(&Client::open(url)?).expect_err("the authority is not known to the system");
     Ok(())
 }
@@ -211,7 +211,7 @@ fn asks_for_a_certificate_of_the_client() -> Result<()> {
 #[test]
 fn what_a_killed_test_leaves_is_cleaned_up() -> Result<()> {
     // This test, in its own process that waits to be killed.
-    if env::var_os("TOLLGATE_VICTIM").is_some() {
+    if env::var_os("RATEKEEPER_VICTIM").is_some() {
         let server = RedisServer::start()?;
         println!("started {} {}", server.port(), server.directory().display());
         thread::park_timeout(wait::LIMIT);
@@ -219,7 +219,7 @@ fn what_a_killed_test_leaves_is_cleaned_up() -> Result<()> {
     }
     let mut victim = Command::new(env::current_exe()?)
         .args(["--exact", "what_a_killed_test_leaves_is_cleaned_up", "--nocapture"])
-        .env("TOLLGATE_VICTIM", "1")
+        .env("RATEKEEPER_VICTIM", "1")
         .stdout(Stdio::piped())
         .spawn()?;
     let output = victim.stdout.take().expect("it is piped");

@@ -1,7 +1,7 @@
 //! Replicas, promoted by hand and by sentinels.
 
+use ratekeeper_servers::{RedisServer, Replication, Result, Sentinels, wait};
 use redis::Value;
-use tollgate_servers::{RedisServer, Replication, Result, Sentinels, wait};
 
 fn text(text: &str) -> Value {
     Value::BulkString(text.into())

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use example_support::Program;
-use tollgate_servers::{RedisServer, wait};
+use ratekeeper_servers::{RedisServer, wait};
 
 use crate::client::Client;
 

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     pub(crate) redis: Option<String>,
 
     /// The prefix of all counter names in Redis
-    #[arg(long, value_name = "TEXT", default_value = "tollgate")]
+    #[arg(long, value_name = "TEXT", default_value = "ratekeeper")]
     pub(crate) redis_prefix: String,
 
     /// How long a request may wait for Redis

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use ratekeeper_servers::RedisServer;
 use serde_json::Value;
-use tollgate_servers::RedisServer;
 
 use crate::gateway::Gateway;
 use crate::upstream::{HELLO, Upstream, answering};
@@ -212,7 +212,7 @@ async fn without_redis_allow_lets_requests_go_on() {
         assert_eq!(ask(&gateway, "GET /", "").await.0.status(), 200);
     }
     gateway.logs("the breaker has opened").await;
-    assert!(gateway.metric("tollgate_redis_breakers_open").await > 0.0);
+    assert!(gateway.metric("ratekeeper_redis_breakers_open").await > 0.0);
     redis.restart().unwrap();
     becomes(&gateway, "GET /", "", |head| head.field("x-ratelimit-limit") == Some("20")).await;
     gateway.logs("the breaker has closed").await;

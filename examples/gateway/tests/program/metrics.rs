@@ -28,9 +28,9 @@ async fn what_was_done_is_counted() {
         "gateway_upstream_response_seconds_count 2",
         "# TYPE gateway_connections_open gauge",
         // The limiter's metrics.
-        r#"tollgate_decisions_total{rule="two",mode="enforce",outcome="admitted"} 2"#,
-        r#"tollgate_decisions_total{rule="two",mode="enforce",outcome="denied"} 1"#,
-        "tollgate_rules 1",
+        r#"ratekeeper_decisions_total{rule="two",mode="enforce",outcome="admitted"} 2"#,
+        r#"ratekeeper_decisions_total{rule="two",mode="enforce",outcome="denied"} 1"#,
+        "ratekeeper_rules 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}: {text}");
     }

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use ratekeeper_servers::RedisServer;
 use rustix::process::Signal;
 use serde_json::Value;
-use tollgate_servers::RedisServer;
 
 use crate::gateway::Gateway;
 use crate::upstream::{HELLO, Upstream, answering};
@@ -48,7 +48,7 @@ async fn follows(gateway: &Gateway) {
     assert_eq!(after["error"], Value::Null);
     // What was used stays used.
     assert_eq!(budget(gateway).await, (10, 7));
-    assert_eq!(gateway.metric(r#"tollgate_reloads_total{source="file",outcome="applied"}"#).await, 2.0);
+    assert_eq!(gateway.metric(r#"ratekeeper_reloads_total{source="file",outcome="applied"}"#).await, 2.0);
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn rules_that_make_no_sense_are_refused_and_those_before_stay() {
     assert_eq!(refused["version"], before["version"]);
     let error = refused["error"].as_str().unwrap();
     assert!(error.contains("rules.toml:3:9") && error.contains("did you mean `day`?"), "{error}");
-    assert_eq!(gateway.metric(r#"tollgate_reloads_total{source="file",outcome="refused"}"#).await, 1.0);
+    assert_eq!(gateway.metric(r#"ratekeeper_reloads_total{source="file",outcome="refused"}"#).await, 1.0);
     gateway.logs("rules are refused, and those before stay in force").await;
     assert_eq!(budget(&gateway).await, (5, 4));
     // And is as ready as before.

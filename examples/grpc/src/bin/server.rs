@@ -11,8 +11,8 @@ use std::time::Duration;
 use example_support::Failure;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use grpc::{Greeter, GreeterServer, Greeting, Name};
-use tollgate::key::{self, PeerAddr};
-use tollgate::{
+use ratekeeper::key::{self, PeerAddr};
+use ratekeeper::{
     ConfigError, FailurePolicy, GrpcRejection, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Store,
 };
 use tonic::body::Body;

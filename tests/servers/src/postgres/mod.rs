@@ -23,7 +23,7 @@ mod binaries;
 mod user;
 
 /// The user that has all rights.
-const USER: &str = "tollgate";
+const USER: &str = "ratekeeper";
 const LOG: &str = "server.log";
 
 /// Settings for a server that nobody relies on: what it writes need not survive a crash of the machine,

@@ -29,9 +29,9 @@ pub use self::mode::Mode;
 /// It has its own thread, and needs nothing from the caller's runtime.
 ///
 /// ```
-/// use tollgate_servers::{Mode, Proxy, RedisServer};
+/// use ratekeeper_servers::{Mode, Proxy, RedisServer};
 ///
-/// # fn main() -> tollgate_servers::Result<()> {
+/// # fn main() -> ratekeeper_servers::Result<()> {
 /// let server = RedisServer::start()?;
 /// let proxy = Proxy::start(server.port())?;
 /// let client = redis::Client::open(server.url_with_port(proxy.port()))?;

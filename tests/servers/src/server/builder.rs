@@ -68,7 +68,7 @@ impl Builder {
         self
     }
 
-    /// Adds a user with the permissions in `rules`, such as `~tollgate:* +@all`. The server's URLs are for
+    /// Adds a user with the permissions in `rules`, such as `~ratekeeper:* +@all`. The server's URLs are for
     /// this user.
     ///
     /// The default user exists as well, with the password if there is one.

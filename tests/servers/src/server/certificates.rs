@@ -28,7 +28,7 @@ impl Certificates {
         let mut params = CertificateParams::new([])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        params.distinguished_name.push(DnType::CommonName, "Tollgate test authority");
+        params.distinguished_name.push(DnType::CommonName, "Ratekeeper test authority");
         let key = KeyPair::generate()?;
         let authority = params.self_signed(&key)?.pem();
         let issuer = Issuer::new(params, key);

@@ -1,0 +1,132 @@
+//! What can be wrong with the setup of a store, and how Redis's errors become a store's.
+
+use std::error::Error;
+use std::fmt;
+
+use ratekeeper_core::{StoreError, StoreErrorKind};
+use redis::{ErrorKind, RedisError};
+
+/// A store cannot be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// An address is invalid. (It is not repeated here, as it may contain a password.)
+    Address(RedisError),
+    /// No address was given.
+    NoServers,
+    /// A prefix must be short and printable, and have no braces, which have a meaning in Redis.
+    Prefix(String),
+    /// A duration must not be zero.
+    ZeroTimeout,
+    /// A store was built outside a tokio runtime, which it needs.
+    NoRuntime,
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(_) => f.write_str("the address of a Redis server makes no sense"),
+            Self::NoServers => f.write_str("no Redis server was given"),
+            Self::Prefix(prefix) => write!(
+                f,
+                "the prefix {prefix:?} cannot be used: it must have 1 to 64 printable ASCII characters, and no braces or spaces"
+            ),
+            Self::ZeroTimeout => f.write_str("a timeout of zero would let nobody in"),
+            Self::NoRuntime => f.write_str("a Redis store must be made within a tokio runtime"),
+        }
+    }
+}
+
+impl Error for SetupError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Address(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Converts an error of Redis or its client into a store's error.
+pub(crate) fn failed(error: RedisError) -> StoreError {
+    match error.kind() {
+        ErrorKind::Parse | ErrorKind::UnexpectedReturnType => {
+            StoreError::new(StoreErrorKind::Protocol).with_source(error)
+        }
+        _ => unavailable(error),
+    }
+}
+
+pub(crate) fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable).with_source(source)
+}
+
+/// The codes of errors by which Redis or Valkey says that it has done nothing of what it was asked.
+const REFUSALS: [&str; 15] = [
+    "ASK",
+    "BUSY",
+    "CLUSTERDOWN",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "MOVED",
+    "NOAUTH",
+    "NOPERM",
+    "NOREPLICAS",
+    "NOSCRIPT",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+    "WRONGPASS",
+];
+
+/// Whether an error is Redis's own statement that it has done nothing. Any other error leaves that open: it
+/// may be a proxy's, whose server has done what it was asked.
+pub(crate) fn is_refusal(error: &RedisError) -> bool {
+    match error.code() {
+        // Redis before version 7 reports it like this if a command of a script is refused. Either all of a
+        // script's commands are refused or none: the first that writes decides.
+        Some("ERR") => {
+            let detail = error.detail().filter(|detail| detail.starts_with("Error running script"));
+            let mut words = detail.into_iter().flat_map(str::split_whitespace);
+            words.any(|word| word.strip_prefix('-').is_some_and(|code| REFUSALS.contains(&code)))
+        }
+        code => code.is_some_and(|code| REFUSALS.contains(&code)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(line: &str) -> RedisError {
+        let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap();
+        value.extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn only_redis_says_that_it_has_done_nothing() {
+        let refusals = [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "READONLY You can't write against a read only replica. script: 12, on @user_script:211.",
+            "BUSY Redis is busy running a script.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "CLUSTERDOWN The cluster is down",
+            "ERR Error running script (call to f_12): @user_script:211: @user_script: 211: -OOM command not allowed",
+        ];
+        for line in refusals {
+            assert!(is_refusal(&error(line)), "{line}");
+        }
+        let unknown = [
+            "ERR upstream failure",
+            "ERR -OOM upstream failure",
+            "ERR Error running script (call to f_12): @user_script:1: user_script:1: attempt to index a nil value",
+            "BACKEND OOM",
+            "-",
+        ];
+        for line in unknown {
+            assert!(!is_refusal(&error(line)), "{line}");
+        }
+        assert!(!is_refusal(&RedisError::from((ErrorKind::Io, "broken"))));
+    }
+}

@@ -1,0 +1,134 @@
+//! Whatever is read, nothing panics and nothing takes forever.
+
+use proptest::prelude::*;
+use ratekeeper_rules::{Format, Registry, RuleFile};
+
+const FORMATS: &[Format] = &[
+    Format::Toml,
+    Format::Json,
+    #[cfg(feature = "yaml")]
+    Format::Yaml,
+];
+
+/// Reads it in every format, and shows what is wrong with it.
+fn read(text: &[u8]) {
+    for format in FORMATS.iter().copied() {
+        match RuleFile::parse("rules", text, format, &Registry::new()) {
+            Ok(file) => assert!(!file.rules().is_empty()),
+            Err(error) => {
+                assert!(!error.problems().is_empty());
+                let shown = error.to_string();
+                assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+            }
+        }
+    }
+}
+
+/// Pieces that files are made of, and some that are not.
+fn piece() -> impl Strategy<Value = String> {
+    let words = proptest::sample::select(vec![
+        "[[rules]]\n",
+        "rules",
+        "name",
+        "quota",
+        "match",
+        "key",
+        "tiers",
+        "tier-by",
+        "cost",
+        "hold-up-to",
+        "on-store-failure",
+        "local",
+        "registered",
+        "networks",
+        "client-ip",
+        "\"",
+        "'",
+        "\"\"\"",
+        " = ",
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "\n",
+        "\\u0000",
+        "\u{1b}",
+        "10/s",
+        "\"10/s\"",
+        "\"a\"",
+        "\"/{*x}\"",
+        "0",
+        "-1",
+        "1e999",
+        "inf",
+        "99999999999999999999",
+        "null",
+        "true",
+        "é",
+        "\u{202e}",
+        "\u{feff}",
+        "#",
+        "\r",
+    ]);
+    prop_oneof![8 => words.prop_map(str::to_owned), 1 => any::<String>()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        read(&bytes);
+    }
+
+    #[test]
+    fn no_text_panics(pieces in proptest::collection::vec(piece(), 0..40)) {
+        read(pieces.concat().as_bytes());
+    }
+
+    #[test]
+    fn no_value_panics(field in "[a-z-]{1,16}|name|quota|match|key|tier-by|cost|hold-up-to", value in ".{0,40}") {
+        let rule = serde_json::json!({ "name": "a", "quota": "10/s" });
+        let mut file = serde_json::json!({ "rules": [rule] });
+        file["rules"][0][&field] = value.into();
+        read(file.to_string().as_bytes());
+        let toml = format!("[[rules]]\nname = \"a\"\n{}", toml::to_string(&file["rules"][0]).unwrap());
+        read(toml.as_bytes());
+    }
+}
+
+#[test]
+fn what_is_nested_deeply_does_not_overflow_the_stack() {
+    for open in ["[", "{\"a\":", "a = [", "a = {a=", "[[rules]]\nkey = ["] {
+        let (head, unit) = open.split_at(open.rfind(['[', '{']).unwrap());
+        for depth in [30, 100, 100_000] {
+            read(format!("{head}{}", unit.repeat(depth)).as_bytes());
+        }
+    }
+    let closed = format!("{{\"rules\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    read(closed.as_bytes());
+    read(format!("{} = 1", vec!["a"; 100_000].join(".")).as_bytes());
+    read(format!("[{}]", vec!["a"; 100_000].join(".")).as_bytes());
+}
+
+#[test]
+fn what_is_too_large_is_not_read() {
+    let error = RuleFile::parse("rules", vec![b' '; (16 << 20) + 1], Format::Toml, &Registry::new());
+    let message = error.unwrap_err().problems()[0].message().to_owned();
+    assert_eq!(message, "this has 16777217 bytes; rules have no more than 16777216");
+}
+
+#[test]
+fn a_file_of_which_all_is_wrong_is_soon_told_so() {
+    // Each in one line, where every place is far from the beginning.
+    let json = format!("{{\"rules\":[{}1]}}", "1,".repeat(200_000));
+    let fields: String = (0..50_000).map(|i| format!("a{i}=1,")).collect();
+    let toml = format!("rules = []\nlayer = {{{fields}}}");
+    for (text, format) in [(json, Format::Json), (toml, Format::Toml)] {
+        let error = RuleFile::parse("rules", text, format, &Registry::new()).unwrap_err();
+        assert_eq!(error.problems().len(), 1_000);
+        assert!(error.to_string().len() < 100_000);
+    }
+}

@@ -1,0 +1,187 @@
+//! The address of the client behind proxies.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::HeaderName;
+use ipnet::{IpNet, Ipv4Net};
+use ratekeeper_core::Key;
+
+use super::address::{Prefix, peer};
+use super::forwarded::{self, Hop};
+use super::{Extracted, KeyExtractor};
+use crate::RequestHead;
+use crate::error::ConfigError;
+
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Which proxies are trusted, and in which field they report addresses.
+///
+/// A proxy appends the address that it was connected from to a field. Anybody may have written what stands
+/// before that, so the field is read from its end: past the trusted proxies, to the first address that is not
+/// one of them.
+///
+/// Only one field is read, and no other in its place. It is `X-Forwarded-For` by default.
+///
+/// ```
+/// use ratekeeper::key::{self, TrustedProxies};
+///
+/// // A load balancer in 10.0.0.0/8.
+/// let by_address = key::client_ip(TrustedProxies::networks(["10.0.0.0/8", "fd00::/8"])?);
+/// // Two proxies, wherever they are, and no way around them.
+/// let by_count = key::client_ip(TrustedProxies::hops(2));
+/// // A CDN that reports the client in its own field.
+/// let by_field = key::client_ip(TrustedProxies::networks(["173.245.48.0/20"])?.in_field("cf-connecting-ip"));
+/// # Ok::<(), ratekeeper::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct TrustedProxies {
+    trust: Trust,
+    field: Field,
+}
+
+#[derive(Clone, Debug)]
+enum Trust {
+    Networks(Vec<IpNet>),
+    Hops(usize),
+}
+
+#[derive(Clone, Debug)]
+enum Field {
+    XForwardedFor,
+    Forwarded,
+    Single(HeaderName),
+}
+
+impl TrustedProxies {
+    /// Proxies by their addresses: networks such as `10.0.0.0/8`, or single addresses.
+    ///
+    /// # Errors
+    ///
+    /// If a string is not a network, or is one that would trust more than intended, such as
+    /// `::ffff:10.0.0.0/8`, which contains all of IPv4.
+    pub fn networks<T: AsRef<str>>(networks: impl IntoIterator<Item = T>) -> Result<Self, ConfigError> {
+        let networks = networks.into_iter().map(|text| network(text.as_ref())).collect::<Result<_, _>>()?;
+        Ok(Self { trust: Trust::Networks(networks), field: Field::XForwardedFor })
+    }
+
+    /// This many proxies, one behind the other, whatever their addresses.
+    ///
+    /// Use it only if the server cannot be reached except through all of them.
+    pub fn hops(count: usize) -> Self {
+        Self { trust: Trust::Hops(count), field: Field::XForwardedFor }
+    }
+
+    /// The proxies use `Forwarded` (RFC 7239).
+    pub fn in_forwarded(self) -> Self {
+        Self { field: Field::Forwarded, ..self }
+    }
+
+    /// The proxies put the client's address, and nothing else, into a field of this name.
+    ///
+    /// They must replace whatever a client sent under this name.
+    ///
+    /// # Panics
+    ///
+    /// If the name is not a lower-case header name.
+    pub fn in_field(self, name: &'static str) -> Self {
+        self.in_field_named(HeaderName::from_static(name))
+    }
+
+    /// Like [`in_field`](Self::in_field), for names that are known only at run time.
+    pub fn in_field_named(self, name: HeaderName) -> Self {
+        Self { field: Field::Single(name), ..self }
+    }
+
+    /// The client's address. If the field ends or is malformed somewhere, it is the last address that a
+    /// trusted proxy vouches for. The peer may be unknown, for example behind a Unix socket.
+    fn client(&self, head: &RequestHead<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
+        let headers = head.headers();
+        match &self.field {
+            Field::XForwardedFor => self.walk(peer, forwarded::x_forwarded_for(headers, &X_FORWARDED_FOR)),
+            Field::Forwarded => self.walk(peer, forwarded::forwarded(headers, &http::header::FORWARDED)),
+            Field::Single(name) => self.walk(peer, std::iter::once(forwarded::single(headers, name))),
+        }
+    }
+
+    fn walk(&self, peer: Option<IpAddr>, hops: impl Iterator<Item = Hop>) -> Option<IpAddr> {
+        let mut last = peer;
+        for (passed, hop) in hops.enumerate() {
+            if hop.is_none() || !self.trusts(last, passed) {
+                break;
+            }
+            last = hop;
+        }
+        last
+    }
+
+    /// Whether the proxy at this address, which is behind `passed` others, is trusted.
+    fn trusts(&self, address: Option<IpAddr>, passed: usize) -> bool {
+        match &self.trust {
+            Trust::Networks(networks) => address.is_some_and(|address| {
+                let address = address.to_canonical();
+                networks.iter().any(|network| network.contains(&address))
+            }),
+            Trust::Hops(count) => passed < *count,
+        }
+    }
+}
+
+fn network(text: &str) -> Result<IpNet, ConfigError> {
+    let error = |reason: &str| ConfigError::Network { network: text.to_owned(), reason: reason.to_owned() };
+    let network = match text.parse::<IpNet>() {
+        Ok(network) => network,
+        Err(_) => text
+            .parse::<IpAddr>()
+            .map(IpNet::from)
+            .map_err(|_| error("it is neither a network, such as `10.0.0.0/8`, nor an address"))?,
+    };
+    // Mapped addresses are compared as IPv4, so mapped networks have to be converted, too.
+    let IpNet::V6(v6) = network else { return Ok(network.trunc()) };
+    match (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96)) {
+        (None, _) => Ok(network.trunc()),
+        (Some(v4), Some(bits)) => {
+            Ipv4Net::new(v4, bits).map(|network| IpNet::V4(network.trunc())).map_err(|_| error("bad prefix"))
+        }
+        (Some(_), None) => Err(error(
+            "the prefix of an IPv4-mapped network is at least 96, and this one has all of IPv4 in it; \
+             write the network as IPv4",
+        )),
+    }
+}
+
+/// See [`client_ip`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ClientIp {
+    proxies: TrustedProxies,
+    prefix: Prefix,
+}
+
+/// The address of the client, as reported by trusted proxies.
+///
+/// A peer that is not trusted is itself the client, whatever it sends.
+pub fn client_ip(proxies: TrustedProxies) -> ClientIp {
+    ClientIp { proxies, prefix: Prefix::default() }
+}
+
+impl ClientIp {
+    /// How many bits of an IPv6 address count. 64 by default; more than 128 means 128.
+    pub fn ipv6_prefix(self, bits: u8) -> Self {
+        Self { prefix: Prefix::new(bits), ..self }
+    }
+
+    /// The key that an address is counted by. For IPv6, that is the key of its network. See
+    /// [`PeerIp::key`](super::PeerIp::key).
+    #[must_use]
+    pub fn key(&self, address: IpAddr) -> Key {
+        self.prefix.key(address)
+    }
+}
+
+impl KeyExtractor for ClientIp {
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+        let client = self.proxies.client(head, peer(head.extensions()).map(SocketAddr::ip));
+        client.map(|address| self.prefix.key(address)).into()
+    }
+}

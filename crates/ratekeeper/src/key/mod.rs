@@ -1,0 +1,99 @@
+//! Who is counted: how a rule takes its key from a request.
+//!
+//! | key | what it is |
+//! |---|---|
+//! | [`peer_ip`] | the address of the peer, the default |
+//! | [`client_ip`] | the address of the client behind [trusted proxies](TrustedProxies) |
+//! | [`header`], [`bearer`], [`cookie`] | a value that the request carries |
+//! | [`path`], [`path_param`], [`route`], [`method`] | what the request is for |
+//! | [`grpc_service`], [`grpc_method`] | what a gRPC request calls |
+//! | [`extension`] | what an outer layer knows, such as the user |
+//! | [`global`] | one budget for all |
+//! | [`from_fn`], [`from_async_fn`] | anything else |
+//!
+//! A tuple of keys is a key: `(key::peer_ip(), key::path())` counts each address on each path.
+//!
+//! A request without the key is not an error. The rule decides what to do with it; see
+//! [`MissingKey`](crate::MissingKey).
+
+mod address;
+mod client_ip;
+mod combine;
+mod forwarded;
+mod grpc;
+mod request;
+mod source;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use ratekeeper_core::Key;
+
+pub use self::address::{PeerAddr, PeerIp, peer_ip};
+pub(crate) use self::client_ip::X_FORWARDED_FOR;
+pub use self::client_ip::{ClientIp, TrustedProxies, client_ip};
+pub use self::combine::{Constant, FromFn, constant, extension, from_async_fn, from_fn, global};
+pub use self::grpc::{GrpcMethod, GrpcService, grpc_method, grpc_service};
+pub use self::request::{
+    Bearer, Cookie, Header, Path, PathParam, RequestMethod, Route, Secret, bearer, cookie, header, method,
+    path, path_param, route,
+};
+pub(crate) use self::source::KeySource;
+use crate::RequestHead;
+
+/// Takes a key from a request.
+///
+/// For a custom key, [`from_fn`] is usually shorter than an implementation of this trait.
+///
+/// ```
+/// use ratekeeper::key::{Extracted, KeyExtractor};
+/// use ratekeeper::{Key, RequestHead};
+///
+/// #[derive(Clone, Debug)]
+/// struct Tenant;
+///
+/// impl KeyExtractor for Tenant {
+///     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
+///         // All spellings are one tenant.
+///         let tenant = head.host().and_then(|host| host.split('.').next());
+///         tenant.map(str::to_ascii_lowercase).into()
+///     }
+/// }
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// The key of a request.
+    fn extract(&self, head: &RequestHead<'_>) -> Extracted;
+}
+
+/// A future of a key.
+pub type KeyFuture = Pin<Box<dyn Future<Output = Option<Key>> + Send>>;
+
+/// The key of a request, if it has one.
+#[non_exhaustive]
+pub enum Extracted {
+    /// The key.
+    Key(Key),
+    /// The request has no such key.
+    Missing,
+    /// The key has to be looked up.
+    Later(KeyFuture),
+}
+
+impl<K: Into<Key>> From<Option<K>> for Extracted {
+    fn from(key: Option<K>) -> Self {
+        key.map_or(Self::Missing, |key| Self::Key(key.into()))
+    }
+}
+
+impl std::fmt::Debug for Extracted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Key(key) => f.debug_tuple("Key").field(key).finish(),
+            Self::Missing => f.write_str("Missing"),
+            Self::Later(_) => f.write_str("Later(..)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! The layer, and its options.
+
+use ratekeeper_core::MemoryStore;
+use tower_layer::Layer;
+
+use crate::gate::{Gate, Options};
+use crate::headers::{HeaderFields, IetfDraft};
+use crate::limiter::Limiter;
+use crate::response::{JsonRejection, ProblemRejection};
+use crate::service::RateLimit;
+
+/// Limits the requests to a service.
+///
+/// A layer is made from a [`Quota`](crate::Quota), which then applies to each peer address, or from a
+/// [`Limiter`]. See the [crate's documentation](crate) for what it does.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use ratekeeper::{Quota, RateLimitLayer};
+///
+/// let app: Router = Router::new()
+///     .route("/", get(|| async { "hello" }))
+///     .layer(RateLimitLayer::new(Quota::per_second(10).burst(20)));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct RateLimitLayer<S = MemoryStore, R = JsonRejection> {
+    gate: Gate<S, R>,
+}
+
+impl<S> RateLimitLayer<S> {
+    /// Creates a layer from a limiter, or from a quota for each peer address.
+    ///
+    /// # Panics
+    ///
+    /// If it is made from an invalid quota (see [`Quota::check`](crate::Quota::check)).
+    pub fn new(limiter: impl Into<Limiter<S>>) -> Self {
+        let gate = Gate {
+            limiter: limiter.into(),
+            options: Options {
+                fields: HeaderFields::default(),
+                charge_preflights: false,
+                expose_decision: true,
+            },
+            rejection: JsonRejection,
+        };
+        Self { gate }
+    }
+}
+
+impl<S, R> RateLimitLayer<S, R> {
+    /// Whether to write `X-RateLimit-Limit`, `-Remaining` and `-Reset` for the tightest rule. On by default.
+    ///
+    /// With nested layers, the fields report the tightest rule of all. If an inner layer has denied, the
+    /// response reports what that layer reports, and nothing of rules that have admitted the request. So none
+    /// of the three fields is written if the inner layer does not write them. A 429 from the handler itself
+    /// that has `X-RateLimit-Remaining` is left unchanged, too.
+    pub fn x_ratelimit_headers(mut self, on: bool) -> Self {
+        self.gate.options.fields.legacy = on;
+        self
+    }
+
+    /// Writes `RateLimit` and `RateLimit-Policy`, for all rules, as in this revision of the IETF draft.
+    pub fn ietf_headers(mut self, draft: IetfDraft) -> Self {
+        self.gate.options.fields.ietf = Some(draft);
+        self
+    }
+
+    /// Whether CORS preflights are limited. Off by default, because a browser takes a preflight that is
+    /// answered with 429 for a network error.
+    ///
+    /// Anybody can send a request that [looks like a preflight](crate::RequestHead::is_preflight), as often
+    /// as they like. That is harmless if a CORS layer, or a router that routes by method, answers it. A
+    /// service that ignores the method runs its handler for it, unlimited: enable this there. If browsers
+    /// have to get through, wrap everything in a second layer with a generous quota and
+    /// `charge_preflights(true)`.
+    ///
+    /// ```
+    /// use axum::{Router, routing::any};
+    /// use ratekeeper::{Quota, RateLimitLayer};
+    ///
+    /// let app: Router = Router::new()
+    ///     .route("/", any(|| async { "whatever the method" }))
+    ///     .layer(RateLimitLayer::new(Quota::per_second(10)))
+    ///     .layer(RateLimitLayer::new(Quota::per_second(100)).charge_preflights(true));
+    /// ```
+    pub fn charge_preflights(mut self, on: bool) -> Self {
+        self.gate.options.charge_preflights = on;
+        self
+    }
+
+    /// Whether to put the [`Decision`](crate::Decision) into the extensions of the request, for handlers, and
+    /// of the response, for outer layers. On by default.
+    ///
+    /// If it is off and no rule is settled, handlers have no [`Limits`](crate::Limits) either.
+    pub fn expose_decision(mut self, on: bool) -> Self {
+        self.gate.options.expose_decision = on;
+        self
+    }
+
+    /// Answers rejected requests with custom responses. See [`Rejection`](crate::Rejection).
+    pub fn rejection<T>(self, rejection: T) -> RateLimitLayer<S, T> {
+        self.map_rejection(|_| rejection)
+    }
+
+    /// Replaces the rejection with one made from the current one. See
+    /// [`ChosenRejection`](crate::ChosenRejection).
+    pub fn map_rejection<T>(self, f: impl FnOnce(R) -> T) -> RateLimitLayer<S, T> {
+        let Gate { limiter, options, rejection } = self.gate;
+        RateLimitLayer { gate: Gate { limiter, options, rejection: f(rejection) } }
+    }
+
+    /// Answers rejected requests with a problem document (RFC 9457).
+    pub fn problem_details(self) -> RateLimitLayer<S, ProblemRejection> {
+        self.rejection(ProblemRejection)
+    }
+
+    /// The limiter.
+    #[must_use]
+    pub const fn limiter(&self) -> &Limiter<S> {
+        &self.gate.limiter
+    }
+}
+
+impl<I, S: Clone, R: Clone> Layer<I> for RateLimitLayer<S, R> {
+    type Service = RateLimit<I, S, R>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        RateLimit::new(inner, self.gate.clone())
+    }
+}
