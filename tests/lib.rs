@@ -11,9 +11,10 @@ mod tests {
     #[test]
     fn the_rule_file_in_the_readme_makes_sense() {
         let readme = include_str!("../README.md");
-        let text = readme.split("```toml\n# examples/gateway/rules.toml\n").nth(1).expect("it is there");
+        let text =
+            readme.split("```toml\n# crates/ratekeeper-gateway/rules.toml\n").nth(1).expect("it is there");
         let text = text.split("```").next().expect("it has an end");
-        let file = include_str!("../examples/gateway/rules.toml");
+        let file = include_str!("../crates/ratekeeper-gateway/rules.toml");
         assert!(file.ends_with(text), "the file has other rules");
         let file = RuleFile::parse("rules.toml", file, Format::Toml, &Registry::new());
         assert_eq!(file.expect("they make sense").rules().len(), 2);

@@ -7,9 +7,9 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::gateway::{Gateway, OPEN};
-use crate::upstream::{HELLO, Upstream, answering};
-use crate::wire::soon;
+use crate::support::gateway::{Gateway, OPEN};
+use crate::support::upstream::{HELLO, Upstream, answering};
+use crate::support::wire::soon;
 
 #[tokio::test]
 async fn a_head_that_does_not_come_is_not_waited_for() {

@@ -1,6 +1,6 @@
 //! What cannot be started, and how that is reported.
 
-use crate::gateway::{Files, OPEN, fails};
+use crate::support::gateway::{Files, OPEN, fails};
 
 const UPSTREAM: [&str; 2] = ["--upstream", "http://127.0.0.1:9"];
 
@@ -77,7 +77,7 @@ fn an_address_that_is_taken_ends_with_1() {
 
 #[test]
 fn help_names_every_flag() {
-    let output = std::process::Command::new(crate::gateway::PATH).arg("--help").output().unwrap();
+    let output = std::process::Command::new(crate::support::gateway::PATH).arg("--help").output().unwrap();
     assert!(output.status.success());
     let help = String::from_utf8(output.stdout).unwrap();
     let readme = include_str!("../../README.md");

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use ratekeeper_servers::RedisServer;
 use serde_json::Value;
 
-use crate::gateway::Gateway;
-use crate::upstream::{HELLO, Upstream, answering};
-use crate::wire::{Head, PATIENCE};
+use crate::support::gateway::Gateway;
+use crate::support::upstream::{HELLO, Upstream, answering};
+use crate::support::wire::{Head, PATIENCE};
 
 const README: &str = include_str!("../../README.md");
 

@@ -1,8 +1,8 @@
 //! What the upstream sees of a request, and the client of a response.
 
-use crate::gateway::{Gateway, OPEN};
-use crate::upstream::{HELLO, Upstream};
-use crate::wire::Head;
+use crate::support::gateway::{Gateway, OPEN};
+use crate::support::upstream::{HELLO, Upstream};
+use crate::support::wire::Head;
 
 /// What the upstream sees of a request with these lines, and the client of this response.
 async fn exchange(args: &[&str], lines: &str, answer: &str) -> (Head, Head) {

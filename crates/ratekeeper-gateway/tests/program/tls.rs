@@ -9,8 +9,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::{ServerConfig, crypto};
 
-use crate::gateway::{Files, Gateway, OPEN};
-use crate::upstream::HELLO;
+use crate::support::gateway::{Files, Gateway, OPEN};
+use crate::support::upstream::HELLO;
 
 /// An https server on this machine, and the certificate of its issuer.
 async fn start() -> (String, String) {

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::gateway::{Gateway, OPEN};
-use crate::upstream::{HELLO, answering};
-use crate::wire::Wire;
+use crate::support::gateway::{Gateway, OPEN};
+use crate::support::upstream::{HELLO, answering};
+use crate::support::wire::Wire;
 
 #[tokio::test]
 async fn what_was_done_is_counted() {

@@ -6,9 +6,9 @@ use ratekeeper_servers::RedisServer;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::gateway::Gateway;
-use crate::upstream::{HELLO, Upstream, answering};
-use crate::wire::PATIENCE;
+use crate::support::gateway::Gateway;
+use crate::support::upstream::{HELLO, Upstream, answering};
+use crate::support::wire::PATIENCE;
 
 /// This many in a day, of which next to nothing is refilled during the test.
 fn rules(limit: u32) -> String {

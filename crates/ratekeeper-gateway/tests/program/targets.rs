@@ -6,9 +6,9 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::gateway::{Gateway, OPEN};
-use crate::upstream::{HELLO, Upstream, answering};
-use crate::wire::soon;
+use crate::support::gateway::{Gateway, OPEN};
+use crate::support::upstream::{HELLO, Upstream, answering};
+use crate::support::wire::soon;
 
 #[tokio::test]
 async fn a_path_is_passed_on_byte_for_byte() {

@@ -6,10 +6,10 @@ use futures_util::StreamExt;
 use rustix::process::Signal;
 use tokio::net::TcpStream;
 
-use crate::gateway::{Gateway, OPEN};
+use crate::support::gateway::{Gateway, OPEN};
+use crate::support::upstream::{HELLO, Upstream, answering};
+use crate::support::wire::{PATIENCE, soon};
 use crate::upgrades::{echo, say, socket};
-use crate::upstream::{HELLO, Upstream, answering};
-use crate::wire::{PATIENCE, soon};
 
 /// Waits until it accepts no connections.
 async fn closed(gateway: &Gateway) {

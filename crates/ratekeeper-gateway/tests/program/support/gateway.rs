@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::wire::{PATIENCE, Wire};
+use crate::support::wire::{PATIENCE, Wire};
 
-pub(crate) const PATH: &str = env!("CARGO_BIN_EXE_gateway");
+pub(crate) const PATH: &str = env!("CARGO_BIN_EXE_ratekeeper-gateway");
 
 /// Rules that admit everything.
 pub(crate) const OPEN: &str = "[[rules]]\nname = \"all\"\nquota = \"1000000/s\"\n";
@@ -85,7 +85,7 @@ impl Gateway {
     }
 
     /// Requests a path on a new connection, and returns the response.
-    pub(crate) async fn get(&self, path: &str) -> (crate::wire::Head, String) {
+    pub(crate) async fn get(&self, path: &str) -> (crate::support::wire::Head, String) {
         let mut client = self.connect().await;
         client.send(format!("GET {path} HTTP/1.1\r\nhost: example.com\r\nconnection: close\r\n\r\n")).await;
         client.answer().await

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-use crate::wire::{Head, Wire, soon};
+use crate::support::wire::{Head, Wire, soon};
 
 /// What [`answering`] answers.
 pub(crate) const HELLO: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello\n";

@@ -1,7 +1,7 @@
 //! A reverse proxy that limits requests by the rules of a file, in memory or through Redis.
 //!
 //! ```text
-//! cargo run -p gateway -- --rules rules.toml --upstream http://127.0.0.1:9000
+//! ratekeeper-gateway --rules rules.toml --upstream http://127.0.0.1:9000
 //! ```
 //!
 //! The README has rule files, all flags, and what the gateway does not do.

@@ -94,7 +94,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", default_value = "10000", value_parser = connections)]
     pub(crate) max_connections: usize,
 
-    /// What is logged: error, warn, info, debug or trace; also by module, such as info,gateway=debug
+    /// What is logged: error, warn, info, debug or trace; also by module, such as info,ratekeeper_gateway=debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: Targets,
 }

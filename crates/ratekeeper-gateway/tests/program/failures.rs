@@ -7,9 +7,9 @@ use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tokio::net::TcpStream;
 
-use crate::gateway::{Gateway, OPEN};
-use crate::upstream::{HELLO, Upstream};
-use crate::wire::{Head, Wire};
+use crate::support::gateway::{Gateway, OPEN};
+use crate::support::upstream::{HELLO, Upstream};
+use crate::support::wire::{Head, Wire};
 
 #[track_caller]
 fn is(answer: &(Head, String), status: u16, error: &str) {

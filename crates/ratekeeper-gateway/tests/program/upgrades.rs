@@ -5,9 +5,9 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, accept_async, client_async};
 
-use crate::gateway::{Gateway, OPEN};
-use crate::upstream::{HELLO, Upstream, answering};
-use crate::wire::soon;
+use crate::support::gateway::{Gateway, OPEN};
+use crate::support::upstream::{HELLO, Upstream, answering};
+use crate::support::wire::soon;
 
 /// A WebSocket through the gateway to an upstream that echoes.
 pub(crate) async fn socket(gateway: &Gateway) -> Result<WebSocketStream<TcpStream>, u16> {

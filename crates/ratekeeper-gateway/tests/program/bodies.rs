@@ -1,8 +1,8 @@
 //! Bodies, which are streamed.
 
-use crate::gateway::{Gateway, OPEN};
-use crate::upstream::{HELLO, Upstream, answering};
-use crate::wire::Wire;
+use crate::support::gateway::{Gateway, OPEN};
+use crate::support::upstream::{HELLO, Upstream, answering};
+use crate::support::wire::Wire;
 
 const MEGABYTE: usize = 1 << 20;
 
