@@ -36,4 +36,4 @@ pub use self::breaker::BreakerState;
 pub use self::builder::RedisStoreBuilder;
 pub use self::error::SetupError;
 pub use self::servers::{IntoClient, Servers};
-pub use self::store::{Charging, RedisStore};
+pub use self::store::RedisStore;
