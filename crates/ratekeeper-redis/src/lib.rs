@@ -16,4 +16,4 @@ mod store;
 
 pub use self::connection::BreakerState;
 pub use self::error::SetupError;
-pub use self::store::{Charging, IntoClient, RedisStore, RedisStoreBuilder, Servers};
+pub use self::store::{IntoClient, RedisStore, RedisStoreBuilder, Servers};

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ratekeeper_core::{
-    Answer, Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, StoreId, Timestamp,
+    Answer, Charge, Debit, Decision, KeyRef, Refund, RuleName, Store, StoreError, StoreId,
 };
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
@@ -205,9 +205,7 @@ fn too_many_charges() -> StoreError {
 }
 
 impl Store for RedisStore {
-    type Charging = Charging;
-
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Charging> {
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let mut denial = None;
         match charges {
             [] => return Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
@@ -241,57 +239,43 @@ impl Store for RedisStore {
             return Answer::Now(Err(error));
         }
         let asked = self.inner.config.watch.ask();
-        Answer::Later(Charging { deciding: self.ask_for(charges, false), asked })
+        Answer::later(Charging { deciding: self.ask_for(charges, false), asked })
     }
 
-    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
-        let denied = self.inner.denied.find_one(charge);
-        if denied.is_some() {
-            self.inner.config.watch.denied_from_memory();
-        }
-        denied
-    }
-
-    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
-        let asked = match charges {
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        match charges {
             // Nothing to look at.
-            [] => Err(Ok(Decision::new(self.inner.denied.now()))),
-            too_many if too_many.len() > MOST_CHARGES => Err(Err(too_many_charges())),
-            charges => Ok(self.ask_for(self.own(charges), true)),
-        };
-        async move {
-            match asked {
-                Ok(asked) => asked.await,
-                Err(answer) => answer,
-            }
+            [] => Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
+            too_many if too_many.len() > MOST_CHARGES => Answer::Now(Err(too_many_charges())),
+            charges => Answer::later(self.ask_for(self.own(charges), true)),
         }
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        all(self.settle(refunds.iter().map(|refund| {
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
+        Answer::later(all(self.settle(refunds.iter().map(|refund| {
             let counter = self.counted(refund.rule, refund.key);
             Settlement { counter, what: What::Refund { cost: refund.cost, receipt: refund.receipt } }
-        })))
+        }))))
     }
 
-    fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, debits: &[Debit<'_>]) -> Answer<()> {
         // There is nothing to count under an invalid quota, nor for a cost of zero.
         let due = debits.iter().filter(|debit| debit.charge.cost > 0 && debit.charge.quota.max() > 0);
-        all(self.settle(due.map(|Debit { charge, receipt, .. }| {
+        Answer::later(all(self.settle(due.map(|Debit { charge, receipt, .. }| {
             let counter = self.counted(charge.rule, charge.key);
             let what = What::Debit { quota: *charge.quota, cost: charge.cost, receipt: *receipt };
             Settlement { counter, what }
-        })))
+        }))))
     }
 
     fn id(&self) -> Option<StoreId> {
         Some(StoreId::of(&self.inner))
     }
 
-    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         let counter = Box::new(self.counted(rule, key));
         self.inner.denied.forget(&counter);
-        self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) })
+        Answer::later(self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) }))
     }
 }
 
@@ -309,8 +293,7 @@ impl fmt::Debug for RedisStore {
 /// If this is dropped before the answer arrives, the charge is given back if it was made. The exception is
 /// when the last clone of the store was dropped before that, and the answer has arrived since.
 #[derive(Debug)]
-#[must_use = "the charge is under way, whether or not the answer is looked at"]
-pub struct Charging {
+struct Charging {
     deciding: Deciding,
     asked: Asked,
 }
