@@ -116,10 +116,6 @@ impl Outcome {
         }
     }
 
-    /// A charge of nothing to nobody.
-    pub(crate) const NOTHING: Self =
-        Self { limit: 0, remaining: 0, reset_micros: 0, refill_micros: 0, verdict: admitted_after(0) };
-
     #[inline]
     pub(crate) const fn admit(budget: Budget, delay_micros: u64) -> Self {
         Self::new(budget, admitted_after(delay_micros))
@@ -248,6 +244,7 @@ impl Clone for Decision {
 
 impl Decision {
     /// A decision without any charge, which is admitted.
+    #[inline]
     #[must_use]
     pub fn new(at: Timestamp) -> Self {
         Self { at, admitted: true, outcomes: SmallVec::new(), moments: None }
@@ -263,10 +260,10 @@ impl Decision {
         Self { at, admitted: outcome.is_admitted(), outcomes, moments: None }
     }
 
-    /// A decision by several rules, all of which admit.
+    /// Sets when it was decided.
     #[inline]
-    pub(crate) fn admitted(at: Timestamp, outcomes: &[(RuleName, Outcome)]) -> Self {
-        Self { at, admitted: true, outcomes: SmallVec::from_slice(outcomes), moments: None }
+    pub(crate) const fn set_at(&mut self, at: Timestamp) {
+        self.at = at;
     }
 
     /// Adds one rule's outcome. A denied outcome makes the whole decision a denial.
