@@ -21,6 +21,7 @@ mod client_ip;
 mod combine;
 mod forwarded;
 mod grpc;
+mod node;
 mod request;
 mod source;
 
@@ -33,6 +34,8 @@ pub use self::address::{PeerAddr, PeerIp, peer_ip};
 pub(crate) use self::client_ip::X_FORWARDED_FOR;
 pub use self::client_ip::{ClientIp, TrustedProxies, client_ip};
 pub use self::combine::{Constant, FromFn, constant, extension, from_async_fn, from_fn, global};
+#[doc(hidden)]
+pub use self::forwarded::intact_forwarded;
 pub use self::grpc::{GrpcMethod, GrpcService, grpc_method, grpc_service};
 pub use self::request::{
     Bearer, Cookie, Header, Path, PathParam, RequestMethod, Route, Secret, bearer, cookie, header, method,

@@ -224,3 +224,19 @@ fn a_peer_that_is_not_known_is_trusted_by_count_but_not_by_address() {
     assert_eq!(key_of(&by_count, &with(&[])), None);
     assert_eq!(key_of(&client_ip(TrustedProxies::hops(0)), &request), None);
 }
+
+/// A client can send hundreds of kilobytes in such a field.
+#[test]
+fn nothing_is_read_before_its_writer_is_known_to_be_trusted() {
+    let walk = |proxies: TrustedProxies, peer: &str, reported: &[&str]| {
+        let mut reported = reported.iter().map(|address| address.parse().ok());
+        let unread = || panic!("an address was read that nobody trusted has written");
+        let reported = std::iter::from_fn(move || reported.next().or_else(unread));
+        proxies.walk(peer.parse().ok(), reported).unwrap().to_string()
+    };
+    assert_eq!(walk(trusted(), "192.0.2.7", &[]), "192.0.2.7");
+    assert_eq!(walk(trusted(), PROXY, &["203.0.113.9"]), "203.0.113.9");
+    assert_eq!(walk(trusted(), PROXY, &["10.0.0.2", "203.0.113.9"]), "203.0.113.9");
+    assert_eq!(walk(TrustedProxies::hops(0), PROXY, &[]), PROXY);
+    assert_eq!(walk(TrustedProxies::hops(1), PROXY, &["203.0.113.9"]), "203.0.113.9");
+}
