@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::{IpNet, Ipv4Net};
 use ratekeeper_core::Key;
 
-use super::address::{Prefix, peer};
+use super::address::{Prefix, canonical_ip, ipv4_of, peer};
 use super::forwarded::Elements;
 use super::{Extracted, KeyExtractor, node};
 use crate::RequestHead;
@@ -139,7 +139,7 @@ impl TrustedProxies {
     fn trusts(&self, address: Option<IpAddr>, passed: usize) -> bool {
         match &self.trust {
             Trust::Networks(networks) => address.is_some_and(|address| {
-                let address = address.to_canonical();
+                let address = canonical_ip(address);
                 networks.iter().any(|network| network.contains(&address))
             }),
             Trust::Hops(count) => passed < *count,
@@ -166,17 +166,17 @@ fn network(text: &str) -> Result<IpNet, ConfigError> {
             .map(IpNet::from)
             .map_err(|_| error("it is neither a network, such as `10.0.0.0/8`, nor an address"))?,
     };
-    // Mapped addresses are compared as IPv4, so mapped networks have to be converted, too.
+    // Addresses that stand for IPv4 are compared as IPv4, so such networks have to be converted, too.
     let IpNet::V6(v6) = network else { return Ok(network.trunc()) };
-    match (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96)) {
+    match (ipv4_of(v6.addr()), v6.prefix_len().saturating_sub(96)) {
         (None, _) => Ok(network.trunc()),
-        (Some(v4), Some(bits)) => {
-            Ipv4Net::new(v4, bits).map(|network| IpNet::V4(network.trunc())).map_err(|_| error("bad prefix"))
-        }
-        (Some(_), None) => Err(error(
-            "the prefix of an IPv4-mapped network is at least 96, and this one has all of IPv4 in it; \
+        (Some(_), 0) => Err(error(
+            "it stands for IPv4, so its prefix is more than 96, and this one has all of IPv4 in it; \
              write the network as IPv4",
         )),
+        (Some(v4), bits) => {
+            Ipv4Net::new(v4, bits).map(|network| IpNet::V4(network.trunc())).map_err(|_| error("bad prefix"))
+        }
     }
 }
 

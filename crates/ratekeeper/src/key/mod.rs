@@ -32,7 +32,7 @@ use std::pin::Pin;
 
 pub use ratekeeper_core::Key;
 
-pub use self::address::{PeerAddr, PeerIp, peer_ip};
+pub use self::address::{PeerAddr, PeerIp, canonical_ip, peer_ip};
 pub(crate) use self::client_ip::X_FORWARDED_FOR;
 pub use self::client_ip::{ClientIp, TrustedProxies, client_ip};
 pub use self::combine::{Constant, FromFn, constant, extension, from_async_fn, from_fn, global};

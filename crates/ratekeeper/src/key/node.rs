@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::canonical_ip;
+
 /// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`, `2001:db8::1`.
 pub(super) fn address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
@@ -26,7 +28,7 @@ pub(super) fn address(text: &str) -> Option<IpAddr> {
 /// An IPv6 address. Its zone is dropped, because it has a meaning only on its own host.
 fn v6(text: &str) -> Option<IpAddr> {
     let address = text.split_once('%').map_or(text, |(address, _)| address);
-    address.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())
+    address.parse::<Ipv6Addr>().ok().map(|address| canonical_ip(IpAddr::V6(address)))
 }
 
 /// A number, or an underscore and a name (RFC 7239, section 6).

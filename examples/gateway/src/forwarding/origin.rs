@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ratekeeper::key::intact_forwarded;
+use ratekeeper::key::{canonical_ip, intact_forwarded};
 
 use super::names::{remove, remove_trailers};
 
@@ -40,7 +40,7 @@ const CLIENT_FIELDS: [&str; 15] = [
 /// A trusted peer names the client that it forwards for, and its own address is added after that. What any
 /// other peer says is ignored and removed.
 pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: Option<&HeaderValue>) {
-    let peer = peer.to_canonical();
+    let peer = canonical_ip(peer);
     remove(headers, |name| is_of_proxies(name) && !trusted);
     remove_trailers(headers, is_of_proxies);
     append(headers, &X_FORWARDED_FOR, peer.to_string().as_bytes());
