@@ -65,9 +65,9 @@ fn last_element(line: &[u8]) -> Option<(Option<IpAddr>, Option<&[u8]>)> {
             b',' => return Some((node.flatten(), Some(before))),
             b';' => (rest, is_separated) = (before, true),
             _ if is_separated => {
-                let (name, value, before) = last_pair(rest)?;
-                if name.eq_ignore_ascii_case(b"for") {
-                    let address = std::str::from_utf8(&value).ok().and_then(node::address);
+                let (pair, before) = last_pair(rest)?;
+                if pair.name.eq_ignore_ascii_case(b"for") {
+                    let address = std::str::from_utf8(&pair.value).ok().and_then(node::address);
                     // Each parameter may occur once in an element.
                     if node.replace(address).is_some() {
                         return None;
@@ -80,8 +80,13 @@ fn last_element(line: &[u8]) -> Option<(Option<IpAddr>, Option<&[u8]>)> {
     }
 }
 
-/// The name and the value of the last parameter, and what is before it.
-fn last_pair(rest: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>, &[u8])> {
+struct Pair<'a> {
+    name: &'a [u8],
+    value: Cow<'a, [u8]>,
+}
+
+/// The last parameter, and what is before it.
+fn last_pair(rest: &[u8]) -> Option<(Pair<'_>, &[u8])> {
     let (value, rest) = match rest.strip_suffix(b"\"") {
         Some(rest) => last_quoted(rest)?,
         None => {
@@ -90,7 +95,7 @@ fn last_pair(rest: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>, &[u8])> {
         }
     };
     let (name, before) = last_while(rest.strip_suffix(b"=")?, is_token)?;
-    Some((name, value, before))
+    Some((Pair { name, value }, before))
 }
 
 /// The content of the quoted string (RFC 9110, section 5.6.4) whose closing quote comes next, and what is
