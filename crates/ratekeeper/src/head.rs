@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 
 use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, ORIGIN,
@@ -9,6 +10,7 @@ use http::header::{
 };
 use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, request};
 
+use crate::key::{canonical_ip, peer};
 use crate::rule::{Match, of_authority};
 
 /// Fields that no browser sends with a preflight, which has neither credentials nor content.
@@ -99,6 +101,14 @@ impl<'a> RequestHead<'a> {
             // HTTP/1 has removed white space around the field by now, HTTP/2 has not.
             None => of_authority(self.headers.get(HOST)?.to_str().ok()?.trim_ascii()),
         }
+    }
+
+    /// The address of the peer, in its [canonical form](crate::key::canonical_ip), if it is known.
+    ///
+    /// It is what [`key::peer_ip`](crate::key::peer_ip) counts by: that of the proxy if there is one.
+    #[must_use]
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        peer(self.extensions).map(|address| canonical_ip(address.ip()))
     }
 
     /// The extension of this type, if an outer layer put one there.

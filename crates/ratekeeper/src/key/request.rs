@@ -26,11 +26,23 @@ pub struct Header(HeaderName);
 /// Callers can send whatever they like. With a value that nobody has checked, such as an API key before it is
 /// looked up, one caller can pose as any number of callers: limit these by their address as well.
 ///
+/// The case of the name makes no difference.
+///
 /// # Panics
 ///
-/// If the name is not a lower-case header name.
-pub fn header(name: &'static str) -> Header {
-    Header(HeaderName::from_static(name))
+/// If it is not the name of a header field. To have an error instead, make a [`Header`] from a `HeaderName`.
+#[track_caller]
+pub fn header(name: &str) -> Header {
+    Header(field_name(name))
+}
+
+/// The name of a field, whatever its case.
+#[track_caller]
+pub(super) fn field_name(name: &str) -> HeaderName {
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("`{name}` is not the name of a header field"),
+    }
 }
 
 /// For names that are known only at run time.
