@@ -27,6 +27,10 @@ impl Rule {
     /// Paths are written as in axum: `/users/{id}`, `/files/{*rest}`. `GET` also matches `HEAD`, because the
     /// same handler serves it.
     ///
+    /// Within a nested axum router (with the `axum` feature) a path matches either the full path or the path
+    /// that the router with the layer sees: in a router nested at `/auth`, a rule for `/signin` matches
+    /// `/auth/signin`.
+    ///
     /// # One resource under several paths
     ///
     /// The segments of a path are matched percent-decoded, but otherwise as the client wrote them.

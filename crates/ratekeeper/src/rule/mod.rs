@@ -29,7 +29,7 @@ pub(crate) use self::host::of_authority;
 pub(crate) use self::index::Match;
 pub use self::mode::Mode;
 pub(crate) use self::mode::Role;
-pub(crate) use self::pattern::decode;
+pub(crate) use self::pattern::{Pattern, decode};
 pub use self::rule_set::RuleSet;
 pub(crate) use self::set::{Matching, Rules};
 pub use self::tier::{Tier, TierChoice};
