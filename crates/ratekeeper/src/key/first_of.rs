@@ -61,12 +61,20 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for FirstOf<(A, B)> {
         let (a, b) = &self.0;
         either(a.extract(head), || b.extract(head))
     }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
+    }
 }
 
 impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for FirstOf<(A, B, C)> {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         let (a, b, c) = &self.0;
         either(a.extract(head), || either(b.extract(head), || c.extract(head)))
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
     }
 }
 
@@ -80,5 +88,9 @@ where
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         let (a, b, c, d) = &self.0;
         either(a.extract(head), || either(b.extract(head), || either(c.extract(head), || d.extract(head))))
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
     }
 }

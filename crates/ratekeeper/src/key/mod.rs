@@ -79,6 +79,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
+    /// Adds the names of the path parameters that it takes, so that a rule can check them against its paths.
+    #[doc(hidden)]
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        let _ = names;
+    }
+
     /// This key, or another one for requests that do not have it. See [`first_of`].
     fn or<K: KeyExtractor>(self, other: K) -> FirstOf<(Self, K)>
     where

@@ -95,6 +95,10 @@ impl<K: KeyExtractor> KeyExtractor for Secret<K> {
     fn is_required(&self) -> bool {
         self.0.is_required()
     }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
+    }
 }
 
 /// See [`bearer`].
@@ -210,7 +214,8 @@ pub struct PathParam(Cow<'static, str>);
 /// The value of a path parameter, percent-decoded.
 ///
 /// The parameter is one of the pattern by which the rule matched, or of any of them if it matched by several.
-/// Otherwise it is one of the matched route (with the `axum` feature). A service nested with
+/// Otherwise it is one of the matched route (with the `axum` feature): of a rule without paths, or with one
+/// that ends in `{*rest}`. For any other rule, a parameter that none of its paths has is an error. A service nested with
 /// `Router::nest_service` has no route parameters. There, have the rule match by patterns, of which it takes
 /// three: `/tenants/{tenant}`, `/tenants/{tenant}/` and `/tenants/{tenant}/{*rest}`.
 ///
@@ -225,6 +230,10 @@ pub fn path_param(name: impl Into<Cow<'static, str>>) -> PathParam {
 impl KeyExtractor for PathParam {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         head.path_param(&self.0).as_deref().into()
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        names.push(&self.0);
     }
 }
 

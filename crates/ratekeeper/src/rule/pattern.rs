@@ -94,9 +94,19 @@ impl Pattern {
         &self.segments
     }
 
+    /// The names of its parameters.
+    pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(Segment::name)
+    }
+
+    /// Whether it takes the rest of a path, however long.
+    pub(crate) fn has_rest(&self) -> bool {
+        matches!(self.segments.last(), Some(Segment::Rest(_)))
+    }
+
     /// Whether it has any parameters.
     pub(crate) fn has_params(&self) -> bool {
-        self.segments.iter().any(|segment| segment.name().is_some())
+        self.params().next().is_some()
     }
 
     /// Whether a path matches.
