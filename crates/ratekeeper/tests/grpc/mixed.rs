@@ -10,14 +10,14 @@ use tonic::service::Routes;
 use tonic_health::pb::health_client::HealthClient;
 use tower::{Layer, ServiceExt};
 
-use crate::support::{Client, Counting, Memory, StatusAsked, assert_exhausted, channel, layer, listen};
+use crate::support::{Client, Counting, StatusAsked, assert_exhausted, channel, layer, listen};
 
-fn spent() -> RateLimitLayer<Memory> {
+fn spent() -> RateLimitLayer {
     layer([Rule::new("r", Quota::per_minute(1)).key(key::global())]).0
 }
 
 /// A budget of one call on an axum server: sends a first and a second call, then a request that is not gRPC.
-async fn on_axum<R>(layer: RateLimitLayer<Memory, R>) -> http::Response<String>
+async fn on_axum<R>(layer: RateLimitLayer<R>) -> http::Response<String>
 where
     R: Rejection<axum::body::Body> + Clone + Send + Sync + 'static,
 {
