@@ -17,6 +17,7 @@ mod registry;
 mod reload;
 mod scope;
 mod settings;
+mod size;
 #[cfg(feature = "reload")]
 mod source;
 mod suggest;
