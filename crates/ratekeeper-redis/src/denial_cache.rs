@@ -351,7 +351,8 @@ impl DenialCache {
             let before = shard.entries.get(&hash);
             let (questions, questions_since) =
                 before.map_or((0, asked), |before| (before.questions, before.questions_since));
-            let entry = Entry { counter, quota, known_cost, asked, decided, until, questions, questions_since };
+            let entry =
+                Entry { counter, quota, known_cost, asked, decided, until, questions, questions_since };
             shard.entries.insert(hash, entry);
             self.used.store(true, Ordering::Relaxed);
         }

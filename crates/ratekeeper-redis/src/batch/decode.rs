@@ -134,7 +134,8 @@ impl Call {
 /// The groups that were not admitted as often as asked, each with how often it was; and the rest.
 fn read_short(bytes: &[u8]) -> Result<(impl Iterator<Item = (usize, usize)>, &[u8]), Garbled> {
     let (count, rest) = bytes.split_first_chunk().ok_or(CUT_SHORT)?;
-    let (short, rest) = rest.split_at_checked(4 * usize::from(u16::from_le_bytes(*count))).ok_or(CUT_SHORT)?;
+    let (short, rest) =
+        rest.split_at_checked(4 * usize::from(u16::from_le_bytes(*count))).ok_or(CUT_SHORT)?;
     let number = |low: u8, high: u8| usize::from(u16::from_le_bytes([low, high]));
     let short = short.chunks_exact(4).map(move |one| (number(one[0], one[1]), number(one[2], one[3])));
     Ok((short, rest))

@@ -38,7 +38,8 @@ impl Call {
     /// The packed question. `now` is the time to decide at, if it is not to be the server's.
     pub(crate) fn pack(&self, deadline: Option<Timestamp>, now: Option<Timestamp>) -> Vec<u8> {
         let grouped = &self.groups[self.in_runs..];
-        let mut bytes = Vec::with_capacity(32 + 32 * self.terms.len() + 8 * self.runs.len() + 16 * grouped.len());
+        let mut bytes =
+            Vec::with_capacity(32 + 32 * self.terms.len() + 8 * self.runs.len() + 16 * grouped.len());
         push_times(&mut bytes, deadline, now);
         bytes.extend_from_slice(&self.number.to_le_bytes());
         bytes.push(self.terms.iter().any(Term::is_long).into());

@@ -272,7 +272,8 @@ mod tests {
             let calls = Call::gather(&[&request], 256, false);
             let [(_, call)] = &calls[..] else { panic!("{} calls", calls.len()) };
             assert_eq!((call.named_by.len(), call.terms.len()), (2_000, terms));
-            let asked: Vec<u16> = call.groups.iter().flat_map(|group| &group.charges).map(|(_, term)| *term).collect();
+            let asked: Vec<u16> =
+                call.groups.iter().flat_map(|group| &group.charges).map(|(_, term)| *term).collect();
             for (i, term) in asked.into_iter().enumerate() {
                 assert_eq!(usize::from(term), i % terms, "each is asked under its own");
             }

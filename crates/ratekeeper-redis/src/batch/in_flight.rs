@@ -106,7 +106,8 @@ impl InFlight {
             overdue: false,
             left_others: false,
         };
-        let mut commands = Commands { all: Vec::new(), lacks_charge: load_scripts, lacks_settle: load_scripts };
+        let mut commands =
+            Commands { all: Vec::new(), lacks_charge: load_scripts, lacks_settle: load_scripts };
         // A settlement that was kept has a deadline that is long past, and nobody waits for it. Its deadline
         // does not concern the others.
         let awaited = settlements.iter().filter(|ask| !ask.is_unheard());
