@@ -184,6 +184,10 @@ impl Counter {
 
     /// Makes this quota the current one, and the current one the previous.
     fn switch_to(&mut self, quota: &Quota, now: Timestamp) {
+        if self.expires_at() <= now {
+            // The counter may have been dropped already, and that must make no difference.
+            self.previous = None;
+        }
         if self.current.is_under(quota) {
             return;
         }
@@ -191,7 +195,7 @@ impl Counter {
             std::mem::swap(&mut self.current, previous);
             return;
         }
-        // A state that counts nothing may have been dropped already, so it must make no difference.
+        // A state that counts nothing is not worth keeping.
         while self.current.expires_at() <= now.as_micros() {
             let Some(previous) = self.previous.take() else {
                 *self = Self::new(quota);

@@ -24,6 +24,9 @@ const BEYOND: u64 = 1 << 63;
 /// Whole numbers below this are exact in floating point.
 const EXACT: f64 = (1_u64 << 53) as f64;
 
+/// What may be an error of floating point, in parts of a microsecond.
+const ERROR: f64 = 1e-3;
+
 /// The point at which the budget is full; any time in the past means that it is.
 ///
 /// A budget that owes, or from which tokens are reserved, takes longer than a full refill to be full. It
@@ -310,7 +313,7 @@ fn from_queue(quota: &Quota, left: Span, cost: u32, receipt: Option<Receipt>, no
 
 /// How long the used units take to come back, rounded up.
 fn span_of_used(quota: &Quota, used: f64) -> Span {
-    let parts = (used * quota.rate_micros().get() as f64).ceil();
+    let parts = (used * quota.rate_micros().get() as f64 - ERROR).ceil().max(0.0);
     let units = u64::from(quota.rate_units());
     if parts < EXACT {
         Span { micros: parts as u64 / units, parts: (parts as u64 % units) as u32 }
