@@ -33,6 +33,7 @@ mod registry;
 mod reload;
 mod scope;
 mod settings;
+mod size;
 #[cfg(feature = "reload")]
 mod source;
 mod suggest;
