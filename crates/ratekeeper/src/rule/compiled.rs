@@ -136,6 +136,13 @@ impl Compiled {
             quotas[number].candidate = Some(check(tier, quota, Duration::ZERO)?.quota);
             candidate = Some(RuleName::new(&format!("{name}~candidate"))?);
         }
+        // A tier of a rule that is charged by hand is said with the charge.
+        if let (Some((tier, _)), None, false) = (rule.tiers.first(), &rule.tier_lookup, rule.by_hand) {
+            return Err(ConfigError::TierWithoutLookup { rule: rule.name, tier: tier.clone() });
+        }
+        if let Some((param, known)) = requests.unknown_param(&rule.key) {
+            return Err(ConfigError::PathParam { rule: rule.name, param, known });
+        }
         let local = match rule.failure {
             FailurePolicy::Local(share) => quotas.iter().map(|own| own.share(name, share)).collect(),
             _ => Vec::new(),
@@ -165,6 +172,7 @@ impl Compiled {
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.predicates.is_empty()
+            && self.requests.exceptions.is_empty()
             && self.tier_lookup.is_none()
             && !self.holds
             && self.mode == Mode::Enforce
@@ -183,7 +191,7 @@ impl Compiled {
     /// Whether the rule, whose path matches, applies.
     #[inline]
     pub(super) fn applies(&self, head: &RequestHead<'_>) -> bool {
-        self.predicates.iter().all(|predicate| predicate(head))
+        self.requests.exception(head).is_none() && self.predicates.iter().all(|predicate| predicate(head))
     }
 
     #[inline(always)]

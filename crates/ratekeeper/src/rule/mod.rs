@@ -29,7 +29,7 @@ pub(crate) use self::host::of_authority;
 pub(crate) use self::index::Match;
 pub use self::mode::Mode;
 pub(crate) use self::mode::Role;
-pub(crate) use self::pattern::decode;
+pub(crate) use self::pattern::{Pattern, decode};
 pub use self::rule_set::RuleSet;
 pub(crate) use self::set::{Matching, Rules};
 pub use self::tier::{Tier, TierChoice};
@@ -75,6 +75,8 @@ pub struct Rule {
     hosts: Vec<String>,
     /// Methods and paths. `None` means any.
     targets: Vec<(Option<Method>, Option<String>)>,
+    /// Paths that do not match.
+    exceptions: Vec<String>,
     by_hand: bool,
     predicates: Vec<Predicate>,
     tiers: Vec<(String, Tier)>,
@@ -128,6 +130,7 @@ impl Rule {
             missing_key: MissingKey::default(),
             hosts: Vec::new(),
             targets: Vec::new(),
+            exceptions: Vec::new(),
             by_hand: false,
             predicates: Vec::new(),
             tiers: Vec::new(),
@@ -155,7 +158,8 @@ impl Rule {
 
     /// Adds a tier: callers in it have this quota, or no limit, instead of the rule's own quota.
     ///
-    /// [`tier_by`](Self::tier_by) determines who is in it. A caller who changes tiers keeps what it has used.
+    /// [`tier_by`](Self::tier_by) determines who is in it; without it, only a rule that is charged
+    /// [by hand](Self::by_hand) may have tiers. A caller who changes tiers keeps what it has used.
     pub fn tier(mut self, name: impl Into<String>, tier: impl Into<Tier>) -> Self {
         self.tiers.push((name.into(), tier.into()));
         self
@@ -360,6 +364,7 @@ impl fmt::Debug for Rule {
             .field("quota", &self.quota)
             .field("hosts", &self.hosts)
             .field("targets", &self.targets)
+            .field("exceptions", &self.exceptions)
             .field("tiers", &self.tiers)
             .field("missing_key", &self.missing_key)
             .field("failure", &self.failure)
