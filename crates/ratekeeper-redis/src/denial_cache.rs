@@ -185,8 +185,8 @@ impl DenialCache {
         let clock = config.clock.clone();
         Self {
             clock: clock.map_or_else(LocalClock::system, LocalClock::Manual),
-            valid_for: nanos(config.deny_for),
-            max_per_shard: config.denied_keys.div_ceil(SHARDS),
+            valid_for: nanos(config.denial_cache_ttl),
+            max_per_shard: config.denial_cache_capacity.div_ceil(SHARDS),
             names: Arc::clone(&config.names),
             used: AtomicBool::new(false),
             shards: std::array::from_fn(|_| Mutex::default()),

@@ -94,6 +94,17 @@ pub(crate) fn is_refusal(error: &RedisError) -> bool {
     }
 }
 
+/// What Redis says if a command, or a command of a script, is not permitted or not known.
+const PERMISSION: [&str; 4] = ["NOPERM", "can't run this command", "nknown Redis command", "unknown command"];
+
+/// Whether an error says that a command is not permitted, or does not exist. It concerns the requests that
+/// need the command, and not the server: other requests may need others. But without the commands that call
+/// scripts nothing works.
+pub(crate) fn is_permission(error: &RedisError) -> bool {
+    let text = error.to_string();
+    PERMISSION.iter().any(|words| text.contains(words)) && !text.to_lowercase().contains("'eval")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +139,25 @@ mod tests {
             assert!(!is_refusal(&error(line)), "{line}");
         }
         assert!(!is_refusal(&RedisError::from((ErrorKind::Io, "broken"))));
+    }
+
+    #[test]
+    fn a_permission_concerns_some_requests_unless_it_is_to_call_scripts() {
+        for line in [
+            "ERR The user executing the script can't run this command or subcommand script: f, on @user_script:1.",
+            "ERR Unknown Redis command called from script script: f, on @user_script:1.",
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "NOPERM this user has no permissions to run the 'del' command",
+            "ERR unknown command 'DEL', with args beginning with: 'a'",
+        ] {
+            assert!(is_permission(&error(line)), "{line}");
+        }
+        for line in [
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR unknown command 'EVAL', with args beginning with: 'a'",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+        ] {
+            assert!(!is_permission(&error(line)), "{line}");
+        }
     }
 }

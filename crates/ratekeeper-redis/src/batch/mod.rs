@@ -1,7 +1,6 @@
 //! What is sent to Redis together: the queue, the size of a batch, its encoding and its replies.
 
 pub(crate) mod call;
-pub(crate) mod concurrency;
 mod encode;
 pub(crate) mod encode_charge;
 pub(crate) mod in_flight;

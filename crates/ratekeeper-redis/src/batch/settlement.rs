@@ -8,7 +8,7 @@ use redis::Cmd;
 
 use crate::batch::encode_charge::{parts_width, push, width};
 use crate::name::{Counted, Names};
-use crate::script::SETTLE;
+use crate::script::{SETTLE, SETTLE_TEXT};
 
 /// Stands in the place of an algorithm for a refund.
 const REFUND: u8 = u8::MAX;
@@ -31,6 +31,7 @@ pub(crate) enum What {
 /// The command that makes settlements, in their order. `now` is the time to use, if it is not to be the
 /// server's.
 pub(crate) fn command<'a>(
+    with_body: bool,
     settlements: impl Iterator<Item = &'a Settlement>,
     names: &Names,
     now: Option<Timestamp>,
@@ -53,7 +54,11 @@ pub(crate) fn command<'a>(
     ask.extend_from_slice(&count.to_le_bytes());
     ask.extend_from_slice(&packed);
     let mut command = Cmd::with_capacity(4 + counters.len(), 64 * (1 + counters.len()) + ask.len());
-    command.arg(b"EVALSHA").arg(SETTLE.get_hash()).arg(counters.len());
+    match with_body {
+        true => command.arg(b"EVAL").arg(SETTLE_TEXT),
+        false => command.arg(b"EVALSHA").arg(SETTLE.get_hash()),
+    };
+    command.arg(counters.len());
     for counter in counters {
         command.arg(names.name(counter).as_slice());
     }

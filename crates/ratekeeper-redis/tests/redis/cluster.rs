@@ -12,7 +12,7 @@ use crate::support::{PATIENCE, calls};
 
 async fn store(cluster: &Cluster) -> RedisStore {
     let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
-    let store = RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(Duration::ZERO);
+    let store = RedisStore::builder(servers).timeout(PATIENCE).denial_cache_ttl(Duration::ZERO);
     let store = store.build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the cluster works");
     store

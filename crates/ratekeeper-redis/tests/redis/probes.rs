@@ -15,7 +15,7 @@ fn start() -> Cluster {
 async fn store(cluster: &Cluster) -> RedisStore {
     let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
     let store = RedisStore::builder(servers).timeout(Duration::from_secs(2));
-    ready(store.longest_pause(Duration::from_millis(10)).deny_from_memory_for(Duration::ZERO)).await
+    ready(store.max_backoff(Duration::from_millis(10)).denial_cache_ttl(Duration::ZERO)).await
 }
 
 const QUOTA: Quota = Quota::fixed_window(1_000, DAY);

@@ -8,7 +8,7 @@ use super::{Command, CommandKind, InFlight, is_elsewhere};
 use crate::batch::call::{Answered, Few, Garbled};
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
-use crate::error::{is_refusal, unavailable};
+use crate::error::{is_permission, is_refusal, unavailable};
 use crate::request::{Ask, Charges, Kind};
 
 /// The result of a flight.
@@ -21,6 +21,8 @@ pub(crate) struct Landed {
     /// Not done, because it belongs to another server, and the error that says so.
     pub(crate) elsewhere: Vec<(Ask, RedisError)>,
     pub(crate) scripts_missing: bool,
+    /// Whether the server has refused a call for lack of permission.
+    pub(crate) permission: bool,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -65,7 +67,7 @@ impl InFlight {
     /// Reads the answers, and passes them on.
     pub(crate) fn land(self, values: Vec<Value>, denied: &DenialCache, config: &Config) -> Landed {
         let mut landed = Landed::default();
-        if values.len() != self.ahead + self.commands.len() {
+        if values.len() != self.commands.len() {
             let error =
                 StoreError::new(StoreErrorKind::Protocol).with_source("Redis gave another number of answers");
             landed.fail(&error, Fate::Broken);
@@ -73,7 +75,7 @@ impl InFlight {
             return landed;
         }
         let sent_at = self.sent_at;
-        for (command, value) in self.commands.into_iter().zip(values.into_iter().skip(self.ahead)) {
+        for (command, value) in self.commands.into_iter().zip(values) {
             let value = match value.extract_error() {
                 Ok(value) => value,
                 Err(error) => {
@@ -160,6 +162,16 @@ impl Command {
             }
             _ if config.cluster && is_elsewhere(&error) => {
                 landed.elsewhere.extend(asks.map(|ask| (ask, error.clone())));
+            }
+            _ if is_permission(&error) => {
+                landed.permission = true;
+                let mut asks: Vec<_> = asks.collect();
+                match asks.pop() {
+                    // Only some of those that shared the call may lack it. Nothing was counted, and from now
+                    // on each has a call of its own.
+                    Some(last) if !asks.is_empty() => landed.again.extend(asks.into_iter().chain([last])),
+                    only => only.into_iter().for_each(|ask| ask.fail(&unavailable(error.clone()))),
+                }
             }
             kind => {
                 // A read-only server may have been the master. Connecting again finds the current one.

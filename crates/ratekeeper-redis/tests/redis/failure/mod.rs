@@ -45,7 +45,7 @@ fn hasty(url: &str) -> RedisStoreBuilder {
     RedisStore::builder(servers)
         .timeout(DEADLINE)
         .connect_timeout(Duration::from_secs(1))
-        .longest_pause(Duration::from_millis(50))
+        .max_backoff(Duration::from_millis(50))
 }
 
 /// The same, ready for use.
