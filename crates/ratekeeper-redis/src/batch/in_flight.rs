@@ -16,9 +16,8 @@ use crate::batch::server_time::ServerTime;
 use crate::batch::settlement;
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
-use crate::name::Name;
 use crate::request::{Ask, Charges, Kind};
-use crate::script::{CHARGE, CHARGE_TEXT};
+use crate::script::{self, CHARGE};
 
 /// Longer than anything takes.
 const A_DAY: Duration = Duration::from_secs(86_400);
@@ -62,10 +61,10 @@ enum CommandKind {
 /// The commands of a batch, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Commands {
-    commands: Vec<Cmd>,
-    /// Whether the next call of the script has its body.
-    charge_with_body: bool,
-    settle_with_body: bool,
+    all: Vec<Cmd>,
+    /// Whether the server may not know the scripts. Then the first command for each has its body.
+    lacks_charge: bool,
+    lacks_settle: bool,
     /// Whether each request has a call of its own.
     apart: bool,
 }
@@ -81,16 +80,11 @@ pub(crate) struct Mode {
 
 impl Commands {
     const fn new(Mode { with_bodies, apart }: Mode) -> Self {
-        let (charge_with_body, settle_with_body) = (with_bodies, with_bodies);
-        Self { commands: Vec::new(), charge_with_body, settle_with_body, apart }
-    }
-
-    fn push(&mut self, command: Cmd) {
-        self.commands.push(command);
+        Self { all: Vec::new(), lacks_charge: with_bodies, lacks_settle: with_bodies, apart }
     }
 
     pub(crate) async fn send(self, connection: &mut MultiplexedConnection) -> Result<Vec<Value>, RedisError> {
-        match <[Cmd; 1]>::try_from(self.commands) {
+        match <[Cmd; 1]>::try_from(self.all) {
             Ok([only]) => Ok(vec![connection.send_packed_command(&only).await?]),
             Err(several) => {
                 let mut pipeline = redis::Pipeline::with_capacity(several.len());
@@ -152,7 +146,7 @@ impl InFlight {
                     }
                     let mut command = redis::cmd("DEL");
                     command.arg(config.names.name(counter).as_slice());
-                    commands.push(command);
+                    commands.all.push(command);
                     flight.commands.push(Command { kind: CommandKind::Reset, asks: vec![Some(ask)] });
                 }
             }
@@ -177,15 +171,13 @@ impl InFlight {
             overdue: false,
             left_others: false,
         };
-        {
-            let mut commands = Commands::new(Mode::default());
-            commands.push(redis::cmd("TIME"));
-            (flight, commands)
-        }
+        let mut commands = Commands::new(Mode::default());
+        commands.all.push(redis::cmd("TIME"));
+        (flight, commands)
     }
 
     fn add_asking(&mut self, commands: &mut Commands) {
-        commands.push(redis::cmd("ASKING"));
+        commands.all.push(redis::cmd("ASKING"));
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
@@ -201,8 +193,9 @@ impl InFlight {
                     self.add_asking(commands);
                 }
                 let settlements = own.iter().filter_map(Ask::settlement);
-                let with_body = std::mem::take(&mut commands.settle_with_body);
-                commands.push(settlement::command(with_body, settlements, &config.names, config.now()));
+                let with_body = std::mem::take(&mut commands.lacks_settle);
+                let command = settlement::command(settlements, &config.names, config.now(), with_body);
+                commands.all.push(command);
                 let asks = own.into_iter().map(Some).collect();
                 self.commands.push(Command { kind: CommandKind::Settle, asks });
             }
@@ -223,8 +216,9 @@ impl InFlight {
             let own = std::mem::replace(&mut asks, rest);
             let charges = charges_of(&own);
             let names = call.counted(&charges).map(|counter| config.names.name(counter));
-            let with_body = std::mem::take(&mut commands.charge_with_body);
-            commands.push(script(with_body, names, &call.pack(deadline, config.now())));
+            let with_body = std::mem::take(&mut commands.lacks_charge);
+            let question = call.pack(deadline, config.now());
+            commands.all.push(script::command(&CHARGE, with_body, names, &question));
             drop(charges);
             let asks = own.into_iter().map(Some).collect();
             self.commands.push(Command { kind: CommandKind::Script(call), asks });
@@ -269,21 +263,6 @@ impl InFlight {
 
 fn charges_of(asks: &[Ask]) -> Few<&Charges> {
     asks.iter().filter_map(Ask::charges).collect()
-}
-
-/// Calls the script that charges, with its body or by its hash.
-pub(crate) fn script(with_body: bool, names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
-    let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
-    match with_body {
-        true => command.arg(b"EVAL").arg(CHARGE_TEXT),
-        false => command.arg(b"EVALSHA").arg(CHARGE.get_hash()),
-    };
-    command.arg(names.len());
-    names.for_each(|name| {
-        command.arg(name.as_slice());
-    });
-    command.arg(ask);
-    command
 }
 
 /// Whether a node says that a slot belongs to another node, or is about to, or to none. That the cluster is

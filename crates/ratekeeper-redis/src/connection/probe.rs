@@ -5,18 +5,17 @@ use std::time::Duration;
 
 use ratekeeper_core::{Key, Quota, RuleName, SECOND, Timestamp};
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::batch::call::{Call, Garbled};
-use crate::batch::in_flight::{is_elsewhere, script};
+use crate::batch::call::Call;
+use crate::batch::decode::Garbled;
+use crate::batch::in_flight::is_elsewhere;
 use crate::config::Config;
 use crate::name::{Counted, Name};
 use crate::request::{Charges, OwnCharge};
-
-/// Uses each command that the scripts use.
-const PROBE: &str = include_str!("../script/probe.lua");
+use crate::script::{self, CHARGE, PROBE, SETTLE};
 
 /// Hash tags of slots that a node of a cluster has at present: slots move, and new nodes have none at first.
 pub(crate) type Tags = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -72,25 +71,37 @@ async fn decides(
     let quota = Quota::fixed_window(u32::MAX, SECOND);
     let charge = |(_, hash)| {
         let counter = Counted { hash, rule, key: Key::GLOBAL, slot: 0 };
-        OwnCharge { counter, quota, cost: 1 }
+        OwnCharge { counter, quota, cost: 1, wait_up_to: None }
     };
     let request: Charges = tags.iter().zip(0..).map(charge).collect();
     let garbled = |Garbled(detail)| RedisError::from((ErrorKind::UnexpectedReturnType, detail));
     let mut calls = Call::gather(&[&request], tags.len(), false);
     let Some((_, call)) = calls.pop() else { return Err(garbled(Garbled("nothing was asked"))) };
+    // So that the server knows the script when something is settled.
+    let nothing = |with_body| script::command(&SETTLE, with_body, names[..1].iter().cloned(), &[0; 18]);
+    loaded(connection, nothing).await?;
     let question = call.pack(None, None);
-    // With its body only if it is missing: both ways have to be permitted.
-    let mut sent = Instant::now();
-    let mut reply = connection.send_packed_command(&script(false, names.iter().cloned(), &question)).await?;
-    if matches!(&reply, Value::ServerError(error) if error.code() == "NOSCRIPT") {
-        sent = Instant::now();
-        reply = connection.send_packed_command(&script(true, names.iter().cloned(), &question)).await?;
-    }
-    let took = sent.elapsed();
-    let Value::BulkString(reply) = reply.extract_error()? else {
+    let charge = |with_body| script::command(&CHARGE, with_body, names.iter().cloned(), &question);
+    let (reply, sent, took) = loaded(connection, charge).await?;
+    let Value::BulkString(reply) = reply else {
         return Err(garbled(Garbled("the script returned something else than bytes")));
     };
     Ok(Probed { now: call.read(&reply).map_err(garbled)?.0, sent, took })
+}
+
+/// Runs a script, with its body only if the server lacks it: both ways have to be permitted. Returns the
+/// reply, when the last attempt was made, and how long that took.
+async fn loaded(
+    connection: &mut MultiplexedConnection,
+    command: impl Fn(bool) -> Cmd,
+) -> Result<(Value, Instant, Duration), RedisError> {
+    let mut sent = Instant::now();
+    let mut reply = connection.send_packed_command(&command(false)).await?;
+    if matches!(&reply, Value::ServerError(error) if error.code() == "NOSCRIPT") {
+        sent = Instant::now();
+        reply = connection.send_packed_command(&command(true)).await?;
+    }
+    Ok((reply.extract_error()?, sent, sent.elapsed()))
 }
 
 /// The name of a counter that no rule has: rule names have no spaces.

@@ -46,7 +46,7 @@ async fn a_user_with_a_password_and_a_database() {
         .user(
             "rate-keeper",
             "p@ss:w/rd?",
-            "~ratekeeper:* +evalsha +script|load +time +mget +get +getrange +strlen +set +setrange +pexpireat +del +select",
+            "~ratekeeper:* +eval +evalsha +time +mget +get +getrange +set +setrange +pexpireat +del +select",
         )
         .start()
         .expect("it starts");

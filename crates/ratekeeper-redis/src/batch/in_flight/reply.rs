@@ -5,10 +5,11 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
 use super::{Command, CommandKind, InFlight, is_elsewhere};
-use crate::batch::call::{Answered, Few, Garbled};
+use crate::batch::call::Few;
+use crate::batch::decode::{Answered, Garbled};
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
-use crate::error::{is_permission, is_refusal, unavailable};
+use crate::error::{is_of_the_call, is_refusal, unavailable};
 use crate::request::{Ask, Charges, Kind};
 
 /// The result of a flight.
@@ -21,8 +22,8 @@ pub(crate) struct Landed {
     /// Not done, because it belongs to another server, and the error that says so.
     pub(crate) elsewhere: Vec<(Ask, RedisError)>,
     pub(crate) scripts_missing: bool,
-    /// Whether the server has refused a call for lack of permission.
-    pub(crate) permission: bool,
+    /// Whether the server has refused a call for the sake of some of its requests.
+    pub(crate) refused_some: bool,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -121,7 +122,7 @@ impl Command {
         let parts: Few<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
         let decided = call.decide(&charges, &parts, &answer, |answered, counters, places| {
             // A peek has changed nothing, so there is nothing new to learn.
-            if !peek {
+            if !peek && !answered.is_disputed {
                 denied.learn(charges[answered.request], counters, places, &answered.verdict, sent_at);
             }
             all.push(answered);
@@ -130,7 +131,7 @@ impl Command {
         if let Err(Garbled(why)) = decided {
             return self.garbled(why, landed);
         }
-        for Answered { request, verdict, before } in all {
+        for Answered { request, verdict, before, .. } in all {
             if let Some(ask) = self.asks[request].take() {
                 landed.again.extend(ask.decided(verdict, before));
             }
@@ -163,12 +164,12 @@ impl Command {
             _ if config.cluster && is_elsewhere(&error) => {
                 landed.elsewhere.extend(asks.map(|ask| (ask, error.clone())));
             }
-            _ if is_permission(&error) => {
-                landed.permission = true;
+            _ if is_of_the_call(&error) => {
+                landed.refused_some = true;
                 let mut asks: Vec<_> = asks.collect();
                 match asks.pop() {
-                    // Only some of those that shared the call may lack it. Nothing was counted, and from now
-                    // on each has a call of its own.
+                    // Only some of those that shared the call may be to blame. Nothing was counted, and from
+                    // now on each has a call of its own.
                     Some(last) if !asks.is_empty() => landed.again.extend(asks.into_iter().chain([last])),
                     only => only.into_iter().for_each(|ask| ask.fail(&unavailable(error.clone()))),
                 }

@@ -25,8 +25,8 @@ const SETTLEMENTS: (usize, usize) = (32, 256);
 /// what was sent into it was done.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// For how long each request gets a call of its own after the server has refused one for lack of permission:
-/// requests that need another command must not share its fate.
+/// For how long each request gets a call of its own after the server has refused a call, for instance for
+/// lack of a permission that only some requests need: the others must not share their fate.
 const APART: Duration = Duration::from_secs(1);
 
 impl Worker {
@@ -152,13 +152,13 @@ impl Worker {
         if !batch.settles && !overdue && !refuses && waiting >= self.sizing.half() {
             drop(self.send_batches());
         }
-        let Landed { time, again, elsewhere, scripts_missing, permission, failure } =
+        let Landed { time, again, elsewhere, scripts_missing, refused_some, failure } =
             batch.land(values, &self.denied, &self.config);
         if let Some(time) = time {
             self.time.learn(time, sent, arrived);
         }
         self.scripts_missing |= scripts_missing;
-        if permission {
+        if refused_some {
             self.apart_until = Some(arrived + APART);
         }
         // (A node of a cluster that sends everything elsewhere is healthy.)
