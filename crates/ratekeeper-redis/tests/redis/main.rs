@@ -2,7 +2,6 @@
 
 mod at_once;
 mod batches;
-mod changing;
 mod cluster;
 mod contract;
 mod denying;
