@@ -109,6 +109,8 @@ struct Entry {
     decided: Timestamp,
     /// For a log: until when enough of it is known.
     until: Option<Timestamp>,
+    /// When Redis was last asked for what is not known about other rules of a request that this one denies.
+    asked_more: Option<Passed>,
     /// Closed when the question about it that is in flight is over: with the next answer at the latest,
     /// which replaces the entry.
     question: Option<watch::Sender<()>>,
@@ -255,8 +257,11 @@ impl DenialCache {
     }
 
     /// The denial of a request about which Redis need not be asked: one charge that is known not to fit is
-    /// enough. A rule whose counter is not known is reported with a full budget. If Redis were asked about it,
-    /// a caller over its limit could have it asked each time, by naming another key for another rule.
+    /// enough.
+    ///
+    /// If Redis was always asked about other rules whose counters are not known, a caller over its limit could
+    /// have it asked each time, by naming another key for another rule. It is asked once for as long as a
+    /// denial is remembered, and otherwise they are reported with a full budget.
     pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<Decision> {
         if self.is_empty() {
             return None;
@@ -271,16 +276,33 @@ impl DenialCache {
                 return None;
             }
             let said = self.peek(hash, charge, local)?;
-            denied = denied.or(said.filter(|(_, outcome)| !outcome.is_admitted()));
+            if let Some((now, _)) = said.filter(|(_, outcome)| !outcome.is_admitted()) {
+                denied = denied.or(Some((hash, now)));
+            }
             known.push(said);
         }
-        let (now, _) = denied?;
+        let (hash, now) = denied?;
+        if known.iter().any(Option::is_none) && self.may_ask_more(hash, local) {
+            return None;
+        }
         let mut decision = Decision::new(now);
         for (charge, said) in charges.iter().zip(known) {
             let whole = || Counter::new(charge.quota).peek(charge.quota, Ask::of(charge), now);
             decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
         }
         Some(decision)
+    }
+
+    /// Whether Redis may be asked about other rules of a request that this counter denies. Counts the
+    /// question.
+    fn may_ask_more(&self, hash: u64, local: Passed) -> bool {
+        let mut shard = self.shard(hash);
+        let Some(entry) = shard.entries.get_mut(&hash) else { return true };
+        let may = entry.asked_more.is_none_or(|asked| local.abs_diff(asked) >= self.valid_for);
+        if may {
+            entry.asked_more = Some(local);
+        }
+        may
     }
 
     /// What to do about a request that is not denied from memory.
@@ -368,7 +390,9 @@ impl DenialCache {
             };
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
-            let entry = Entry { counter, quota, known_cost, asked, decided, until, question: None };
+            let asked_more = shard.entries.get(&hash).and_then(|before| before.asked_more);
+            let entry =
+                Entry { counter, quota, known_cost, asked, decided, until, asked_more, question: None };
             shard.entries.insert(hash, entry);
             self.used.store(true, Ordering::Relaxed);
         }

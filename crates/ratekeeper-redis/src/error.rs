@@ -106,7 +106,8 @@ pub(crate) fn is_of_the_call(error: &RedisError) -> bool {
     let text = error.to_string();
     let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
     let is_script = error.code() == Some(REFUSED) && !any(&REFUSALS);
-    (is_script || any(&PERMISSION)) && !text.to_lowercase().contains("'eval")
+    let is_permission = error.code() == Some("NOPERM") || any(&PERMISSION);
+    (is_script || is_permission) && !text.to_lowercase().contains("'eval")
 }
 
 #[cfg(test)]

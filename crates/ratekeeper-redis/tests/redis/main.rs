@@ -18,6 +18,7 @@ mod order;
 mod outcomes;
 mod policies;
 mod probes;
+mod sentinel;
 mod several_slots;
 mod support;
 mod topology;

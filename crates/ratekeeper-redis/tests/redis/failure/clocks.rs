@@ -89,8 +89,8 @@ impl Clock {
             reply.push(1);
         } else {
             self.in_time.fetch_add(1, Ordering::SeqCst);
-            // One is admitted, for one counter that did not exist.
-            reply.extend([0, 1, 0, 0, 0, 0, 0]);
+            // All are admitted, and the only counter did not exist.
+            reply.extend([0, 0, 0, 0, 0]);
         }
         [format!("${}\r\n", reply.len()).as_bytes(), &reply, b"\r\n"].concat()
     }

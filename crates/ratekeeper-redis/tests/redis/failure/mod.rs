@@ -19,6 +19,7 @@ mod garbage;
 mod idle;
 mod load;
 mod network;
+mod permissions;
 mod refusing;
 mod relapsing;
 mod scripts;

@@ -2,7 +2,7 @@
 
 use super::load::{Load, counted};
 use super::tally::Caller;
-use super::{ready, server};
+use super::{ready, server, watched};
 use crate::support::{PATIENCE, calls, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,6 +38,22 @@ async fn nobody_sees_that_scripts_are_gone() {
     assert_eq!((tally.failed(), tally.denied), (0, 0), "{tally:?}");
     assert_eq!(counted(&store, &callers).await, tally.admitted);
     assert!(!store.breaker().is_open());
+}
+
+/// A request that finds no script is sent again with it, and answered in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_go_while_idle_reach_no_request() {
+    let server = server();
+    let store = ready(&server.url()).await;
+    let caller = Caller::new("idle");
+    let breaker = watched(&store);
+    for round in 0..40 {
+        server.command(&["SCRIPT", "FLUSH"]).expect("it obeys");
+        let tally = caller.tally_many(&store, 4).await;
+        assert_eq!(tally.admitted, 4, "{round}: {tally:?}");
+    }
+    assert!(!breaker.has_changed().expect("the store is there"), "{:?}", store.breaker());
+    assert_eq!(calls(&server, "script"), Some(40), "none is loaded in advance");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
