@@ -55,11 +55,6 @@ impl Queue {
         self.asks.is_empty()
     }
 
-    /// Whether there is nothing to send.
-    pub(crate) fn has_nothing(&self) -> bool {
-        self.asks.is_empty() && self.settlements.is_empty()
-    }
-
     pub(crate) fn push_back(&mut self, ask: Ask) {
         if let Some(settlement) = ask.settlement() {
             *self.unsettled.entry(settlement.counter.hash).or_default() += 1;

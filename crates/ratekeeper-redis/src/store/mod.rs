@@ -10,11 +10,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either};
 use ratekeeper_core::{
     Answer, Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, StoreId, Timestamp,
 };
+use smallvec::SmallVec;
 use tokio::sync::{oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::servers::{IntoClient, Servers};
@@ -25,7 +28,7 @@ use crate::cluster::{Deciding, PendingReply, all, make};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::connection::{Breaker, BreakerState};
-use crate::denial_cache::{DenialCache, Knowledge};
+use crate::denial_cache::{DenialCache, Next, Question};
 use crate::error::{SetupError, unavailable};
 use crate::name::Counted;
 use crate::observe::Asked;
@@ -153,8 +156,8 @@ impl RedisStore {
     }
 
     /// Asks about a request, with one question for all charges that may be asked together.
-    fn ask_for(&self, charges: Charges, peek: bool) -> Deciding {
-        let (links, deadline) = (&self.inner.links, Instant::now() + self.inner.config.timeout);
+    fn ask_for(&self, charges: Charges, deadline: Instant, peek: bool) -> Deciding {
+        let links = &self.inner.links;
         let one = |charges: Charges| {
             let (ask, asking) = make(deadline, |reply| Kind::about(charges, peek, None, reply));
             links.put(ask);
@@ -168,6 +171,24 @@ impl RedisStore {
             return one(groups.swap_remove(0));
         }
         Deciding::MultiSlot(Box::new(MultiSlot::ask(groups, order, links.clone(), deadline, peek)))
+    }
+
+    /// Waits for the answer to a question about one of the counters, which will probably deny this request as
+    /// well; but no longer than leaves time to ask.
+    async fn follow(
+        self,
+        mut question: watch::Receiver<()>,
+        charges: Charges,
+        deadline: Instant,
+    ) -> Result<Decision, StoreError> {
+        drop(timeout_at(deadline - self.inner.config.timeout / 2, question.changed()).await);
+        let by_ref: SmallVec<[Charge<'_>; 2]> = charges.iter().map(OwnCharge::by_ref).collect();
+        if let Some(denied) = self.inner.denied.find(&by_ref) {
+            self.inner.config.watch.denied_from_memory();
+            return Ok(denied);
+        }
+        drop(by_ref);
+        self.ask_for(charges, deadline, false).await
     }
 
     /// How long an operation may take that no incoming request waits for.
@@ -208,40 +229,36 @@ impl Store for RedisStore {
     type Charging = Charging;
 
     fn charge(&self, charges: &[Charge<'_>]) -> Answer<Charging> {
-        let mut denial = None;
-        match charges {
+        let denied = match charges {
             [] => return Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
             too_many if too_many.len() > MOST_CHARGES => return Answer::Now(Err(too_many_charges())),
-            // Usually there is one charge. A decision is large, so it is made only for a denial, and in
-            // place.
-            [charge] => {
-                if let Some((now, outcome)) = self.inner.denied.find_one(charge) {
-                    self.inner.config.watch.denied_from_memory();
-                    let mut decision = Decision::new(now);
-                    decision.push(charge.rule, outcome);
-                    return Answer::Now(Ok(decision));
-                }
-            }
-            several => match self.inner.denied.find(several) {
-                Some((known, Knowledge::Enough)) => {
-                    self.inner.config.watch.denied_from_memory();
-                    return Answer::Now(Ok(known));
-                }
-                known => denial = known,
-            },
+            // Usually there is one charge. A decision is large, so it is made only for a denial.
+            [charge] => self.inner.denied.find_one(charge).map(|(now, outcome)| {
+                let mut decision = Decision::new(now);
+                decision.push(charge.rule, outcome);
+                decision
+            }),
+            several => self.inner.denied.find(several),
+        };
+        if let Some(denied) = denied {
+            self.inner.config.watch.denied_from_memory();
+            return Answer::Now(Ok(denied));
         }
-        let charges = self.own(charges);
-        if let Some(error) = self.inner.links.refuses(&charges) {
-            // More than is known cannot be found out now.
-            if let Some((known, _)) = denial {
-                self.inner.config.watch.denied_from_memory();
-                return Answer::Now(Ok(known));
-            }
+        let own = self.own(charges);
+        if let Some(error) = self.inner.links.refuses(&own) {
             self.inner.config.watch.refused();
             return Answer::Now(Err(error));
         }
         let asked = self.inner.config.watch.ask();
-        Answer::Later(Charging { deciding: self.ask_for(charges, false), asked })
+        let deadline = Instant::now() + self.inner.config.timeout;
+        let (deciding, question) = match self.inner.denied.next(charges) {
+            Next::Ask => (Either::Left(self.ask_for(own, deadline, false)), None),
+            Next::Lead(question) => (Either::Left(self.ask_for(own, deadline, false)), Some(question)),
+            Next::Follow(question) => {
+                (Either::Right(self.clone().follow(question, own, deadline).boxed()), None)
+            }
+        };
+        Answer::Later(Charging { deciding, question, asked })
     }
 
     fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
@@ -257,7 +274,10 @@ impl Store for RedisStore {
             // Nothing to look at.
             [] => Err(Ok(Decision::new(self.inner.denied.now()))),
             too_many if too_many.len() > MOST_CHARGES => Err(Err(too_many_charges())),
-            charges => Ok(self.ask_for(self.own(charges), true)),
+            charges => {
+                let deadline = Instant::now() + self.inner.config.timeout;
+                Ok(self.ask_for(self.own(charges), deadline, true))
+            }
         };
         async move {
             match asked {
@@ -308,11 +328,18 @@ impl fmt::Debug for RedisStore {
 ///
 /// If this is dropped before the answer arrives, the charge is given back if it was made. The exception is
 /// when the last clone of the store was dropped before that, and the answer has arrived since.
-#[derive(Debug)]
 #[must_use = "the charge is under way, whether or not the answer is looked at"]
 pub struct Charging {
-    deciding: Deciding,
+    deciding: Either<Deciding, BoxFuture<'static, Result<Decision, StoreError>>>,
+    /// What others wait for.
+    question: Option<Question>,
     asked: Asked,
+}
+
+impl fmt::Debug for Charging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charging").finish_non_exhaustive()
+    }
 }
 
 impl Future for Charging {
@@ -321,6 +348,7 @@ impl Future for Charging {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = std::task::ready!(Pin::new(&mut self.deciding).poll(cx));
+        self.question = None;
         self.asked.answered(&answer);
         Poll::Ready(answer)
     }

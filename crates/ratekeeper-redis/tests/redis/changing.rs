@@ -196,7 +196,7 @@ async fn in_redis(change: Change, changes: impl IntoIterator<Item = [Quota; 2]>)
         let mut nodes: Vec<Node<RedisStore>> = Vec::new();
         for _ in 0..3 {
             let store = patient(shared_server()).prefix(format!("changing-{kind}-{i}"));
-            let store = ready(store.deny_from_memory_for(Duration::ZERO)).await;
+            let store = ready(store.denial_cache_ttl(Duration::ZERO)).await;
             nodes.push(Node::new(store, change, quotas));
         }
         let answered = load(nodes, quotas, || {}).await;

@@ -73,7 +73,7 @@ fn slack(quota: &Quota) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_key_goes_away_by_itself_at_every_instant() {
     let server = own_server();
-    let store = ready(patient(&server).deny_from_memory_for(Duration::ZERO)).await;
+    let store = ready(patient(&server).denial_cache_ttl(Duration::ZERO)).await;
     let mut inspector = Inspector::new(&server);
     let mut monitor = Monitor::new(&server);
     let done = AtomicBool::new(false);
@@ -115,7 +115,7 @@ async fn every_key_goes_away_by_itself_at_every_instant() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_is_kept_for_as_long_as_it_matters_and_no_longer() {
     let server = own_server();
-    let store = ready(patient(&server).deny_from_memory_for(Duration::ZERO)).await;
+    let store = ready(patient(&server).denial_cache_ttl(Duration::ZERO)).await;
     let mut inspector = Inspector::new(&server);
     let mut seen = 0;
     let mut quotas: HashMap<String, Vec<Quota>> = HashMap::new();

@@ -2,7 +2,6 @@
 
 mod at_once;
 mod batches;
-mod changing;
 mod cluster;
 mod contract;
 mod denying;
@@ -19,6 +18,7 @@ mod order;
 mod outcomes;
 mod policies;
 mod probes;
+mod sentinel;
 mod several_slots;
 mod support;
 mod topology;
