@@ -21,18 +21,16 @@ use tokio::time::{Instant, timeout_at};
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::servers::{IntoClient, Servers};
-use crate::batch::settlement::{Settlement, What};
-use crate::cluster::Router;
-use crate::cluster::multi_slot::{self, MultiSlot};
-use crate::cluster::{Deciding, PendingReply, all, make};
+use crate::cluster::{Connections, Deciding};
 use crate::config::Config;
-use crate::connection::Connection;
-use crate::connection::{Breaker, BreakerState};
+use crate::connection::BreakerState;
 use crate::denial_cache::{DenialCache, Next, Question};
 use crate::error::{SetupError, unavailable};
 use crate::name::Counted;
 use crate::observe::Asked;
-use crate::request::{Ask, Charges, Kind, OwnCharge, UNHURRIED};
+use crate::request::pending::{PendingReply, all, make};
+use crate::request::settlement::{Settlement, What};
+use crate::request::{Charges, Kind, OwnCharge, UNHURRIED};
 
 /// How many charges a request may have. No application has as many rules, and each takes a two-byte number in
 /// the question.
@@ -49,53 +47,12 @@ pub struct RedisStore {
 struct Inner {
     config: Config,
     denied: Arc<DenialCache>,
-    links: Links,
-}
-
-/// The connections to the servers that have the counters.
-#[derive(Clone, Debug)]
-pub(crate) enum Links {
-    /// One server has all of them.
-    One(Connection),
-    /// They are spread over a cluster.
-    Cluster(Arc<Router>),
-}
-
-impl Links {
-    /// Puts something in line. It always gets an answer.
-    pub(crate) fn put(&self, ask: Ask) {
-        match self {
-            Self::One(link) => link.put(ask),
-            Self::Cluster(router) => router.put(ask),
-        }
-    }
-
-    fn breaker(&self) -> &Breaker {
-        match self {
-            Self::One(link) => link.breaker(),
-            Self::Cluster(router) => router.breaker(),
-        }
-    }
-
-    /// The error to answer with instead of asking.
-    fn refuses(&self, charges: &Charges) -> Option<StoreError> {
-        match self {
-            Self::One(link) => link.refuses(),
-            // A denial by one node is a denial, so it refuses only if all nodes do.
-            Self::Cluster(router) => {
-                let mut refused = charges.iter().map(|charge| router.refuses(charge.counter.slot));
-                refused.try_fold(None, |_, error| error.map(Some)).flatten()
-            }
-        }
-    }
+    connections: Connections,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        match &self.links {
-            Links::One(link) => link.close(),
-            Links::Cluster(router) => router.close(),
-        }
+        self.connections.close();
     }
 }
 
@@ -117,21 +74,21 @@ impl RedisStore {
         RedisStoreBuilder::new(servers)
     }
 
-    pub(crate) fn start(links: Links, config: Config, denied: Arc<DenialCache>) -> Self {
-        Self { inner: Arc::new(Inner { config, denied, links }) }
+    pub(crate) fn start(connections: Connections, config: Config, denied: Arc<DenialCache>) -> Self {
+        Self { inner: Arc::new(Inner { config, denied, connections }) }
     }
 
     /// Whether Redis is asked, or known not to work. On a cluster, the breaker is open while any node with
     /// slots fails; keys on the other nodes are still decided.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
-        self.inner.links.breaker().watch().borrow().clone()
+        self.inner.connections.breaker().watch().borrow().clone()
     }
 
     /// Watches changes of the [breaker](Self::breaker).
     #[must_use]
     pub fn watch_breaker(&self) -> watch::Receiver<BreakerState> {
-        self.inner.links.breaker().watch()
+        self.inner.connections.breaker().watch()
     }
 
     /// Waits until Redis works; on a cluster, until all nodes that have slots do.
@@ -155,24 +112,6 @@ impl RedisStore {
         charges.iter().map(|charge| OwnCharge::new(charge, &self.inner.config.names)).collect()
     }
 
-    /// Asks about a request, with one question for all charges that may be asked together.
-    fn ask_for(&self, charges: Charges, deadline: Instant, peek: bool) -> Deciding {
-        let links = &self.inner.links;
-        let one = |charges: Charges| {
-            let (ask, asking) = make(deadline, |reply| Kind::about(charges, peek, None, reply));
-            links.put(ask);
-            Deciding::alone(asking, links.clone())
-        };
-        if charges.len() == 1 || matches!(links, Links::One(_)) {
-            return one(charges);
-        }
-        let (mut groups, order) = multi_slot::by(charges, |charge| charge.counter.slot);
-        if groups.len() == 1 {
-            return one(groups.swap_remove(0));
-        }
-        Deciding::MultiSlot(Box::new(MultiSlot::ask(groups, order, links.clone(), deadline, peek)))
-    }
-
     /// Waits for the answer to a question about one of the counters, which will probably deny this request as
     /// well; but no longer than leaves time to ask.
     async fn follow(
@@ -188,7 +127,7 @@ impl RedisStore {
             return Ok(denied);
         }
         drop(by_ref);
-        self.ask_for(charges, deadline, false).await
+        self.inner.connections.ask(charges, deadline, false).await
     }
 
     /// How long an operation may take that no incoming request waits for.
@@ -216,7 +155,7 @@ impl RedisStore {
         kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
     ) -> PendingReply<T> {
         let (ask, asking) = make(Instant::now() + timeout, kind);
-        self.inner.links.put(ask);
+        self.inner.connections.put(ask);
         asking
     }
 }
@@ -245,15 +184,17 @@ impl Store for RedisStore {
             return Answer::Now(Ok(denied));
         }
         let own = self.own(charges);
-        if let Some(error) = self.inner.links.refuses(&own) {
+        if let Some(error) = self.inner.connections.refuses(&own) {
             self.inner.config.watch.refused();
             return Answer::Now(Err(error));
         }
         let asked = self.inner.config.watch.ask();
         let deadline = Instant::now() + self.inner.config.timeout;
         let (deciding, question) = match self.inner.denied.next(charges) {
-            Next::Ask => (Either::Left(self.ask_for(own, deadline, false)), None),
-            Next::Lead(question) => (Either::Left(self.ask_for(own, deadline, false)), Some(question)),
+            Next::Ask => (Either::Left(self.inner.connections.ask(own, deadline, false)), None),
+            Next::Lead(question) => {
+                (Either::Left(self.inner.connections.ask(own, deadline, false)), Some(question))
+            }
             Next::Follow(question) => {
                 (Either::Right(self.clone().follow(question, own, deadline).boxed()), None)
             }
@@ -276,7 +217,7 @@ impl Store for RedisStore {
             too_many if too_many.len() > MOST_CHARGES => Err(Err(too_many_charges())),
             charges => {
                 let deadline = Instant::now() + self.inner.config.timeout;
-                Ok(self.ask_for(self.own(charges), deadline, true))
+                Ok(self.inner.connections.ask(self.own(charges), deadline, true))
             }
         };
         async move {
