@@ -7,5 +7,4 @@ mod routing;
 mod topology;
 
 pub(crate) use self::connections::Connections;
-pub(crate) use self::deciding::Deciding;
 pub(crate) use self::routing::Router;
