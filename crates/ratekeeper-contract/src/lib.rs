@@ -4,7 +4,7 @@
 mod bench;
 mod harness;
 mod join;
-mod ledger;
+mod model;
 mod random;
 mod suite;
 
@@ -18,6 +18,7 @@ pub mod many_quotas;
 pub mod peeking;
 pub mod quota_changes;
 pub mod replay;
+pub mod reservations;
 pub mod time;
 pub mod two_quotas;
 pub mod waiting;
@@ -26,4 +27,4 @@ pub mod worked_figures;
 use bench::{Bench, Caller, MICRO, each, wait};
 pub use harness::{Harness, MemoryHarness};
 pub use join::block_on;
-pub use ledger::Ledger;
+pub use model::Model;

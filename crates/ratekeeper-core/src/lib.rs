@@ -3,6 +3,8 @@
 pub mod algorithm;
 mod charge;
 pub mod clock;
+#[doc(hidden)]
+pub mod codec;
 mod decision;
 mod error;
 mod key;

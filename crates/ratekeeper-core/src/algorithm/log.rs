@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Basis, Used};
+use super::{Ask, Count};
 use crate::decision::Budget;
 use crate::{Outcome, Quota, Receipt, Timestamp};
 
@@ -11,13 +11,9 @@ use crate::{Outcome, Quota, Receipt, Timestamp};
 /// callers who come once do not cost the memory of those who come often.
 const WHOLE: u32 = 8;
 
-/// How many admissions under another quota a log remembers until somebody asks under its own quota again and
-/// it is known how many matter.
-const MOST_BESIDE: usize = 1_024;
-
 /// The admissions of the last period, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub(crate) struct Log {
     entries: VecDeque<Entry>,
     /// The cost of all entries.
     total: u64,
@@ -40,56 +36,13 @@ impl Entry {
     }
 }
 
-/// Logs an admission of `cost` if it fits.
-pub fn charge(state: &mut State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    state.move_to(quota.period_micros(), now);
-    let outcome = state.outcome(quota, cost, now);
-    if !outcome.is_admitted() || cost == 0 {
-        return outcome;
-    }
-    state.push(quota, cost, now.as_micros());
-    Outcome::admit(state.budget(quota, now), 0)
-}
-
-/// What [`charge`] would answer.
-#[must_use]
-pub fn peek(state: &State, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-    state.outcome(quota, cost, now)
-}
-
-/// Logs `cost`, whether or not it fits: at the receipt's moment if something is logged there, else now.
-pub fn debit(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    state.move_to(quota.period_micros(), now);
-    // A store may keep the cost of the whole log in 32 bits.
-    let cost = u64::from(cost).min(u64::from(u32::MAX).saturating_sub(state.total)) as u32;
-    if cost == 0 {
-        return;
-    }
-    let at = receipt.map(|receipt| receipt.at().as_micros());
-    match state.entries.iter_mut().rfind(|entry| Some(entry.at()) == at) {
-        Some(entry) => {
-            // This cannot overflow: the cost of the whole log fits.
-            entry.cost += cost;
-            state.total += u64::from(cost);
+impl Log {
+    pub(super) fn seed(quota: &Quota, cost: u32, now: Timestamp) -> Self {
+        let mut log = Self::default();
+        if cost > 0 {
+            log.push(quota, cost, now.as_micros());
         }
-        None => state.push(quota, cost, now.as_micros()),
-    }
-}
-
-/// Removes `cost` from the admissions at the receipt's moment, or from the newest.
-pub fn refund(state: &mut State, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-    state.refund(&Basis::of(quota), cost, receipt, now);
-}
-
-impl State {
-    /// Whether an entry is yet to come: then the clock was set back.
-    pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
-        self.entries.back().is_some_and(|newest| newest.at() > now.as_micros())
-    }
-
-    /// Does what a denied charge does.
-    pub(crate) fn settle(&mut self, quota: &Quota, now: Timestamp) {
-        self.move_to(quota.period_micros(), now);
+        log
     }
 
     /// An entry that is yet to come means that the clock was set back; its moment becomes now.
@@ -100,8 +53,8 @@ impl State {
     }
 
     /// Drops what has left the trailing period.
-    pub(crate) fn move_to(&mut self, period: u64, now: Timestamp) {
-        let now = now.as_micros();
+    fn move_to(&mut self, quota: &Quota, now: Timestamp) {
+        let (period, now) = (quota.period_micros(), now.as_micros());
         self.set_back(now);
         while let Some(oldest) = self.entries.front().filter(|entry| has_left(entry.at(), period, now)) {
             self.total -= u64::from(oldest.cost);
@@ -152,7 +105,8 @@ impl State {
             .skip_while(move |(at, _)| has_left(*at, period, now))
     }
 
-    fn count(&self, period: u64, now: u64) -> u64 {
+    /// The cost of what counts now.
+    fn total_at(&self, period: u64, now: u64) -> u64 {
         let gone = self.entries.iter().take_while(|entry| has_left(entry.at(), period, now));
         self.total - gone.map(|entry| u64::from(entry.cost)).sum::<u64>()
     }
@@ -161,7 +115,7 @@ impl State {
         let now = now.as_micros();
         let period = quota.period_micros();
         let until_left = |at: u64| leaves_at(at, period) - now;
-        let count = self.count(period, now);
+        let count = self.total_at(period, now);
         let limit = u64::from(quota.max());
         Budget {
             limit: quota.max(),
@@ -192,45 +146,6 @@ impl State {
         0
     }
 
-    fn outcome(&self, quota: &Quota, cost: u32, now: Timestamp) -> Outcome {
-        let budget = self.budget(quota, now);
-        if cost > quota.max() {
-            Outcome::never(budget)
-        } else if cost <= budget.remaining {
-            Outcome::admit(budget, 0)
-        } else {
-            let now = now.as_micros();
-            Outcome::deny(budget, self.retry(quota, self.count(quota.period_micros(), now), cost, now))
-        }
-    }
-
-    pub(crate) fn seed(quota: &Quota, used: Used, now: Timestamp) -> Self {
-        let mut state = Self::default();
-        if used.ceil() > 0 {
-            state.push(quota, used.ceil(), now.as_micros());
-        }
-        state
-    }
-
-    /// Logs what was admitted under another quota. What is above `max` need not be remembered, as the oldest
-    /// leave first. If `max` is unknown, at most [`MOST_BESIDE`] admissions are remembered.
-    pub(crate) fn press(&mut self, basis: &Basis, max: u32, cost: u32, now: Timestamp) {
-        self.move_to(basis.period(), now);
-        let at = now.as_micros();
-        let cost = if max == 0 { cost } else { cost.min(max) };
-        let most = if max == 0 { u64::from(u32::MAX) } else { u64::from(max) };
-        self.drop_oldest((self.total + u64::from(cost)).saturating_sub(most));
-        self.total += u64::from(cost);
-        match self.entries.back_mut() {
-            Some(newest) if newest.at() == at => newest.cost += cost,
-            _ => self.entries.push_back(Entry::new(at, cost)),
-        }
-        if max == 0 && self.entries.len() > MOST_BESIDE {
-            let oldest = self.entries.front().map_or(0, |entry| entry.cost);
-            self.drop_oldest(oldest.into());
-        }
-    }
-
     /// Drops `units` units, the oldest first.
     fn drop_oldest(&mut self, mut units: u64) {
         self.total -= units.min(self.total);
@@ -243,22 +158,46 @@ impl State {
             }
         }
     }
+}
 
-    /// Until when anything counts.
-    pub(crate) fn counts_until(&self, basis: &Basis) -> u64 {
-        self.expires_at(basis)
+impl Count for Log {
+    fn peek(&self, quota: &Quota, ask: Ask, now: Timestamp) -> Outcome {
+        Outcome::of(self.budget(quota, now), ask.cost, || {
+            let now = now.as_micros();
+            self.retry(quota, self.total_at(quota.period_micros(), now), ask.cost, now)
+        })
     }
 
-    pub(crate) fn used(&self, basis: &Basis, now: Timestamp) -> Used {
-        Used::units(self.count(basis.period(), now.as_micros()))
+    /// Logs `cost` at the receipt's moment if something is logged there, else now.
+    fn debit(&mut self, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        self.move_to(quota, now);
+        // A store may keep the cost of the whole log in 32 bits.
+        let cost = u64::from(cost).min(u64::from(u32::MAX).saturating_sub(self.total)) as u32;
+        if cost == 0 {
+            return;
+        }
+        let at = receipt.map(|receipt| receipt.at().as_micros());
+        match self.entries.iter_mut().rfind(|entry| Some(entry.at()) == at) {
+            Some(entry) => {
+                // This cannot overflow: the cost of the whole log fits.
+                entry.cost += cost;
+                self.total += u64::from(cost);
+            }
+            None => self.push(quota, cost, now.as_micros()),
+        }
     }
 
-    pub(crate) fn expires_at(&self, basis: &Basis) -> u64 {
-        self.entries.back().map_or(0, |newest| leaves_at(newest.at(), basis.period()))
+    /// Of what is above the limit, the oldest need not be remembered, as they leave first.
+    fn count(&mut self, quota: &Quota, cost: u32, now: Timestamp) {
+        self.move_to(quota, now);
+        let cost = cost.min(quota.max());
+        self.drop_oldest((self.total + u64::from(cost)).saturating_sub(quota.max().into()));
+        self.push(quota, cost, now.as_micros());
     }
 
-    pub(crate) fn refund(&mut self, basis: &Basis, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
-        self.move_to(basis.period(), now);
+    /// Removes `cost` from the admissions at the receipt's moment, or from the newest.
+    fn refund(&mut self, quota: &Quota, cost: u32, receipt: Option<Receipt>, now: Timestamp) {
+        self.move_to(quota, now);
         let mut left = cost;
         let at = receipt.map(|receipt| receipt.at().as_micros());
         for entry in self.entries.iter_mut().rev() {
@@ -273,6 +212,25 @@ impl State {
             }
         }
         self.entries.retain(|entry| entry.cost > 0);
+    }
+
+    fn settle(&mut self, quota: &Quota, now: Timestamp) {
+        if self.entries.back().is_some_and(|newest| newest.at() > now.as_micros()) {
+            self.move_to(quota, now);
+        }
+    }
+
+    fn cut(&mut self, quota: &Quota, now: Timestamp) {
+        self.move_to(quota, now);
+        self.drop_oldest(self.total.saturating_sub(quota.max().into()));
+    }
+
+    fn used(&self, quota: &Quota, now: Timestamp) -> f64 {
+        self.total_at(quota.period_micros(), now.as_micros()) as f64
+    }
+
+    fn expires_at(&self, quota: &Quota) -> u64 {
+        self.entries.back().map_or(0, |newest| leaves_at(newest.at(), quota.period_micros()))
     }
 }
 
@@ -294,13 +252,13 @@ mod tests {
     #[test]
     fn who_comes_seldom_keeps_no_memory_of_having_come_often() {
         let quota = Quota::sliding_log(10_000, Duration::from_secs(60));
-        let mut state = State::default();
+        let mut state = Log::default();
         for micros in 0..10_000 {
-            assert!(charge(&mut state, &quota, 1, Timestamp::from_micros(micros)).is_admitted());
+            assert!(state.charge(&quota, 1.into(), Timestamp::from_micros(micros)).is_admitted());
         }
         assert!(state.entries.capacity() >= 10_000);
         for minute in 2..10 {
-            assert!(charge(&mut state, &quota, 1, Timestamp::from_secs(minute * 59)).is_admitted());
+            assert!(state.charge(&quota, 1.into(), Timestamp::from_secs(minute * 59)).is_admitted());
         }
         assert!(state.entries.capacity() <= 16, "{}", state.entries.capacity());
     }

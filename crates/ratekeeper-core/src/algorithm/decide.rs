@@ -1,6 +1,6 @@
 //! Several charges, one decision.
 
-use super::Counter;
+use super::{Ask, Counter};
 use crate::{Charge, Decision, Outcome, Timestamp};
 
 /// Makes all charges of a request, or none.
@@ -40,7 +40,7 @@ pub fn decide(
     let mut decision = Decision::new(now);
     if peeked.is_admitted() {
         for (place, charge) in places.iter().zip(charges) {
-            decision.push(charge.rule, counters[*place].charge(charge.quota, charge.cost, now));
+            decision.push(charge.rule, counters[*place].charge(charge.quota, Ask::of(charge), now));
         }
         return decision;
     }
@@ -59,19 +59,34 @@ pub fn decide(
 pub fn peek(counters: &[Counter], places: &[usize], charges: &[Charge<'_>], now: Timestamp) -> Decision {
     let mut decision = Decision::new(now);
     for (i, (place, charge)) in places.iter().zip(charges).enumerate() {
-        // Earlier charges of this request to the same counter have to fit as well.
         let earlier = places[..i].iter().zip(charges).filter(|(earlier, _)| *earlier == place);
-        let cost = earlier.fold(u64::from(charge.cost), |sum, (_, earlier)| sum + u64::from(earlier.cost));
-        decision.push(charge.rule, peek_sum(cost, |cost| counters[*place].peek(charge.quota, cost, now)));
+        let outcome = peek_after(&counters[*place], earlier.map(|(_, charge)| charge), charge, now);
+        decision.push(charge.rule, outcome);
     }
     decision
 }
 
-/// The answer to a peek at the sum of several costs. A sum that exceeds a `u32` never fits, even where the
-/// largest possible cost does.
-pub(crate) fn peek_sum(cost: u64, peek: impl FnOnce(u32) -> Outcome) -> Outcome {
-    match u32::try_from(cost) {
-        Ok(cost) => peek(cost),
-        Err(_) => peek(u32::MAX).at_no_time(),
+/// What a charge would answer after earlier charges of the same request to the same counter. The budget is
+/// the one without them.
+pub(crate) fn peek_after<'a>(
+    counter: &Counter,
+    earlier: impl Iterator<Item = &'a Charge<'a>>,
+    charge: &Charge<'_>,
+    now: Timestamp,
+) -> Outcome {
+    let mut earlier = earlier.peekable();
+    if earlier.peek().is_none() {
+        return counter.peek(charge.quota, Ask::of(charge), now);
     }
+    let (mut counter, untouched) = (counter.clone(), counter.peek(charge.quota, Ask::from(0), now));
+    let mut sum = u64::from(charge.cost);
+    for earlier in earlier {
+        counter.charge(earlier.quota, Ask::of(earlier), now);
+        sum += u64::from(earlier.cost);
+    }
+    let outcome = counter.peek(charge.quota, Ask::of(charge), now);
+    if !outcome.is_admitted() && sum > charge.quota.max().into() {
+        return untouched.at_no_time();
+    }
+    untouched.with_verdict_of(outcome)
 }
