@@ -81,10 +81,10 @@ impl<S: Source> Task<S> {
         if is_in_force {
             return self.settle();
         }
-        if let Some(error) = self.refused.clone() {
-            if error.has_refused(&document) {
-                return self.note(error);
-            }
+        if let Some(error) = self.refused.clone()
+            && error.has_refused(&document)
+        {
+            return self.note(error);
         }
         match self.reader.read(document.clone()).await {
             Ok(set) => self.apply(set, document).await,

@@ -164,7 +164,7 @@ impl Limiter {
         thread_local!(static PASSED: Cell<u32> = const { Cell::new(0) });
         let passed = PASSED.get().wrapping_add(1);
         PASSED.set(passed);
-        if passed % PASSED_BY == 0 {
+        if passed.is_multiple_of(PASSED_BY) {
             self.glance(now());
         }
     }
