@@ -19,8 +19,9 @@ const _: () = assert!(size_of::<Slot>() == 24);
 impl Slot {
     /// Set in the number of the quota if the key was denied recently.
     const DENIED: u32 = 1 << 31;
-    /// Stands in for the number of a quota if the counter does not fit into a slot.
-    const SPILLED: u32 = Self::DENIED - 1;
+    /// Stands in for the number of a quota if the counter does not fit into a slot. With [`Self::DENIED`] it
+    /// is not `u32::MAX`, which stands for no quota elsewhere.
+    const SPILLED: u32 = Self::DENIED - 2;
 
     // Larger than any hash, so that a search for the first larger hash stops here as well.
     pub(super) const FREE: Self = Self { tag: u64::MAX, packed: Packed { wide: 0, narrow: 0 }, quota: 0 };

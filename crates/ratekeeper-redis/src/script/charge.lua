@@ -20,9 +20,9 @@ local id, has_long, term_count, run_count, group_count
 id, has_long, term_count, run_count, group_count, at = read('<I4BHHH', question, at)
 if deadline > 0 and now > deadline then return write('<I4dB', id, now, 1) end
 
--- What the counters are before; what they are after, and when that expires; when they expire so far; and the logs
--- that were read.
-local values, news, expiries, expired, logs = {}, {}, {}, {}, {}
+-- What the counters are before; what they are after, and when that expires; when they expire so far; the logs that
+-- were read; and how many of their oldest units the answers depend on.
+local values, news, expiries, expired, logs, needs = {}, {}, {}, {}, {}, {}
 
 -- For each algorithm, the state after `n` charges of a term. Nil if they do not fit.
 local after = {}
@@ -130,9 +130,11 @@ local function charge(k, value, t, times)
     else
       expired[k] = expired[k] or expires
       if set_back then
+        whole(k, value)
         kept, expires = of.store(q, a, b, c)
       elseif of == log and value == values[k] then
-        logs[k] = a
+        -- One that owes frees nothing before it has paid.
+        logs[k], needs[k] = a, max(needs[k] or 1, b + 1 - q.max)
       end
     end
   end
@@ -152,7 +154,7 @@ local function charge(k, value, t, times)
       -- The wait depends on the oldest entries. Those for a cost of up to the next power of two are returned, so
       -- that few questions are needed where costs rise.
       local _, power = math.frexp(cost - 1)
-      a.need = max(a.need, b + n * cost + min(2 ^ power, q.max) - q.max)
+      needs[k] = max(needs[k] or 0, b + n * cost + min(2 ^ power, q.max) - q.max)
     end
     if n == 0 then return 0, kept, expires end
     x, y, z = t.after(q, t, a, b, c, n)
@@ -183,8 +185,8 @@ end
 
 -- What the answers depend on of a log: the oldest entries, as many as are needed, and the cost of all others at the
 -- moment of the newest.
-local function summary(l)
-  local left, need, list = l.total, max(l.need, 1), {}
+local function summary(l, need)
+  local left, list = l.total, {}
   for place = l.first, l.first + l.count - 1 do
     if need <= 0 then break end
     local moment, cost = entry(l, place)
@@ -261,7 +263,7 @@ local function decide()
   end
 
   local extended, written = {}, {}
-  for k, l in pairs(logs) do values[k] = summary(l) end
+  for k, l in pairs(logs) do values[k] = summary(l, needs[k]) end
   for k, new in pairs(news) do
     if new.q then
       local one, other = edits(keys[k], new.a, new.b, new.c)

@@ -15,7 +15,8 @@
 --
 -- For each algorithm there are functions of a quota and a state: `load` reads it from bytes and returns it, when
 -- the key expires, and whether the clock was set back; `store` returns the bytes and when the key is to expire;
--- `used` is the number of units used; `seed` makes a state of which this much is used; `cut` limits a state to
+-- `used` is the number of units used; `seed` makes a state of which this much is used (rounded up, except for what
+-- may be an error of floating point); `cut` limits a state to
 -- what the quota holds; `count` adds units that were admitted under another quota.
 
 local read, write, call = struct.unpack, struct.pack, redis.call
@@ -133,7 +134,7 @@ end
 
 function bucket.seed(q, units)
   if units >= q.max then return now + q.fill, q.fill_parts end
-  local all = ceil(units * q.micros)
+  local all = max(ceil(units * q.micros - 1e-3), 0)
   local micros, parts = ceil(all / q.units), 0
   if all < EXACT then
     parts = all % q.units
@@ -182,7 +183,7 @@ end
 
 function fixed_window.used(_, _, count) return count end
 
-function fixed_window.seed(q, units) return now - now % q.period, ceil(units) end
+function fixed_window.seed(q, units) return now - now % q.period, max(ceil(units - 1e-6), 0) end
 
 function fixed_window.cut(q, start, count) return start, min(count, q.max) end
 
@@ -221,7 +222,7 @@ function sliding_window.used(q, index, before, count)
   return before * ((index + 1) * q.period - now) / q.period + count
 end
 
-function sliding_window.seed(q, units) return floor(now / q.period), 0, ceil(units) end
+function sliding_window.seed(q, units) return floor(now / q.period), 0, max(ceil(units - 1e-6), 0) end
 
 function sliding_window.cut(q, index, before, count) return index, min(before, q.max), min(count, q.max) end
 
@@ -258,7 +259,7 @@ local function log_of(text, wide)
   local size, newest = 7 + wide, 0
   if text ~= '' then newest = number(text, #text - size + 1, 7) end
   return { text = text, base = 1, size = size, wide = wide, form = '<I7I' .. wide, first = 0, count = #text / size,
-    newest = newest, need = 0 }
+    newest = newest }
 end
 
 -- The entries of a log, with costs of at least this width.
@@ -306,7 +307,7 @@ function log.load(q, value, from, name)
   local wide, total, first, count = read('<BI4I4I4', value, from)
   if wide < 1 or wide > 4 then return nil end
   local l = { head = q.head, text = value, base = from + 13, size = 7 + wide, wide = wide, form = '<I7I' .. wide, first = first,
-    count = count, newest = 0, total = 0, need = 0, name = name, part_from = 0, part = '' }
+    count = count, newest = 0, total = 0, name = name, part_from = 0, part = '' }
   if count == 0 then return l, 0, 0, 0, false end
   local last = l.base + (first + count - 1) * l.size
   if name then
@@ -360,7 +361,7 @@ end
 function log.used(_, _, total) return total end
 
 function log.seed(q, units)
-  units = ceil(units)
+  units = max(ceil(units - 1e-6), 0)
   local l = log_of('', width(q.max))
   if units > 0 then l = log_with(l, units) end
   return l, units, 0
@@ -468,6 +469,8 @@ end
 
 -- The state of a counter under a quota, and the previous one. Nil if the counter is new.
 local function switch(q, current, previous)
+  -- The key may have expired already, and that must make no difference.
+  if previous and is_fresh(current) and is_fresh(previous) then previous = nil end
   if current and current.q.head == q.head then return current, previous end
   if previous and previous.q.head == q.head then return previous, current end
   while current and is_fresh(current) do current, previous = previous, nil end

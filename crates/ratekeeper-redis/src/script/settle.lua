@@ -70,11 +70,11 @@ refund[TOKEN_BUCKET] = function(q, full, parts, _, cost, charged, reset)
 end
 
 refund[LEAKY_BUCKET] = function(q, full, parts, _, cost, charged, reset, departs)
-  -- Only the last in line can leave.
-  if charged < 0 or reset ~= full + (parts > 0 and 1 or 0) then return nil end
   if full == now and parts == 0 then return nil end
+  -- Only the last in line can leave.
+  if charged < 0 or reset ~= full + (parts > 0 and 1 or 0) then return full, parts end
   local left, left_parts = less(q, full - now, parts, span(q, cost))
-  if departs <= now then
+  if departs < now then
     -- It has left, and the next one has to keep its distance.
     local one, one_parts = span(q, 1)
     local least, least_parts = less(q, one, one_parts, now - departs, 0)

@@ -55,8 +55,10 @@ impl Shard {
         } else if self.rest.evictions_until_purge > 0 {
             self.rest.evictions_until_purge -= 1;
             self.rest.evicted += 1;
-            // A denial counts as recent until the next eviction nearby.
-            near.iter().for_each(|at| self.table.slot(*at).set_denied(false));
+            if self.table.slot(at).was_denied() {
+                // All of them were. From now on, that counts only for those that are denied again.
+                near.iter().for_each(|at| self.table.slot(*at).set_denied(false));
+            }
         } else {
             self.purge(now);
             self.rest.evictions_until_purge = 1 + self.table.len() / 16;
