@@ -116,6 +116,15 @@ pub enum ConfigError {
         /// What has no effect, such as "the path `/messages`". The first, if there are several.
         in_vain: String,
     },
+    /// A rule cannot [hold requests back](crate::Rule::hold_up_to), or not for that long.
+    Hold {
+        /// The rule.
+        rule: String,
+        /// The tier whose quota it is, if it is not the rule's own.
+        tier: Option<String>,
+        /// What is wrong.
+        reason: String,
+    },
     /// A network of trusted proxies cannot be used.
     Network {
         /// The network.
@@ -178,6 +187,7 @@ impl fmt::Display for ConfigError {
             Self::ByHand { rule, in_vain } => {
                 write!(f, "rule `{rule}` is charged by hand and matches no request, so {in_vain} is in vain")
             }
+            Self::Hold { rule, tier, reason } => write!(f, "{}: {reason}", Place(rule, tier.as_deref())),
             Self::Network { network, reason } => write!(f, "trusted proxies `{network}`: {reason}"),
         }
     }
@@ -220,9 +230,9 @@ pub enum LimiterError {
         /// The rule that was asked for.
         rule: String,
     },
-    /// The charge would have to wait, but there is no room: too many [wait
-    /// already](crate::LimiterBuilder::max_waiting), or the limiter [is closed](crate::Limiter::close).
-    NoRoom,
+    /// The charge would have to wait, but too many [wait already](crate::LimiterBuilder::max_waiting), or the
+    /// limiter [is closed](crate::Limiter::close).
+    Overloaded,
     /// The store could not decide.
     Store(StoreError),
 }
@@ -237,8 +247,8 @@ impl fmt::Display for LimiterError {
                 "what was charged under `{rule}` cannot be changed any more, as no rule of the limiter is settled: say so \
                  with `Rule::settle_in_handler`"
             ),
-            Self::NoRoom => {
-                f.write_str("there is no room to wait in: too many wait already, or the limiter is closed")
+            Self::Overloaded => {
+                f.write_str("the charge cannot wait: too many wait already, or the limiter is closed")
             }
             Self::Store(error) => write!(f, "{error}"),
         }
@@ -249,7 +259,7 @@ impl Error for LimiterError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::NoRoom => None,
+            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::Overloaded => None,
         }
     }
 }

@@ -9,7 +9,7 @@ use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use ratekeeper::{
-    ByteCount, Decision, Key, Limits, MINUTE, MeterLayer, MissingKey, Quota, RateLimitLayer, Refusal,
+    ByteCount, Decision, Key, Limits, MINUTE, MeterLayer, MissingKey, Quota, RateLimitLayer, RejectionReason,
     RequestHead, Rule, key,
 };
 use tower::ServiceExt;
@@ -251,7 +251,7 @@ async fn a_key_from_an_auth_layer_is_counted() {
 async fn a_rejection_may_be_anything_that_axum_can_respond_with() {
     use axum::response::IntoResponse;
 
-    let rejection = |head: &RequestHead<'_>, refusal: &Refusal<'_>| {
+    let rejection = |head: &RequestHead<'_>, refusal: &RejectionReason<'_>| {
         (refusal.status(), [("x-own", "1")], format!("not so fast at {}", head.path())).into_response()
     };
     let rule = Rule::new("r", Quota::per_hour(1)).key(key::global());
