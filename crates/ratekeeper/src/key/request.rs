@@ -18,7 +18,7 @@ pub struct Header(HeaderName);
 /// The value of a header field.
 ///
 /// A request may carry several fields of one name, and which of them the application reads is not known here.
-/// If their values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever
+/// If their values differ, all such requests are counted together, under [`Key::AMBIGUOUS`]: otherwise whoever
 /// has a key could add another one to each request, and be a different caller each time. That is still one
 /// budget besides the caller's own, so whatever checks the value should refuse more than one. White space
 /// around a value is ignored, and an empty value is a missing one.
@@ -72,7 +72,7 @@ fn the_one<V: AsRef<[u8]> + PartialEq>(mut values: impl Iterator<Item = V>) -> E
     let Some(first) = values.next() else { return Extracted::Missing };
     match values.all(|other| other == first) {
         true => Some(first.as_ref()).into(),
-        false => Extracted::Key(Key::UNCLEAR),
+        false => Extracted::Key(Key::AMBIGUOUS),
     }
 }
 
@@ -138,7 +138,7 @@ pub struct Cookie(Cow<'static, str>);
 /// cookie readers decode it.
 ///
 /// A request may carry several cookies of one name, and which of them the application reads is not known
-/// here. If their values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise
+/// here. If their values differ, all such requests are counted together, under [`Key::AMBIGUOUS`]: otherwise
 /// whoever has a session could add another cookie to each request, and be a different caller each time. That
 /// is still one budget besides the caller's own, so whatever checks the session should refuse more than one.
 pub fn cookie(name: impl Into<Cow<'static, str>>) -> Cookie {

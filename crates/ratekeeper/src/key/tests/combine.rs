@@ -43,9 +43,9 @@ fn the_parts_of_a_tuple_do_not_run_into_each_other() {
     assert_ne!(key("a", &long), key(&long, "a"));
 }
 
-/// A caller with an unclear part must not be taken for one with the same value in another part.
+/// A caller with an ambiguous part must not be taken for one with the same value in another part.
 #[test]
-fn a_part_that_is_unclear_keeps_its_place_in_a_tuple() {
+fn a_part_that_is_ambiguous_keeps_its_place_in_a_tuple() {
     let clear = [("x-a", &b"alice"[..]), ("x-b", b"1"), ("x-b", b"2")];
     let other = [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"alice")];
     let neither = [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"1"), ("x-b", b"2")];
