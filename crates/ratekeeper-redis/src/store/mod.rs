@@ -10,7 +10,6 @@ use std::time::Duration;
 use ratekeeper_core::{
     Answer, Charge, Debit, Decision, KeyRef, Refund, RuleName, Store, StoreError, StoreId,
 };
-use smallvec::SmallVec;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -19,7 +18,7 @@ pub use self::servers::{IntoClient, Servers};
 use crate::cluster::Connections;
 use crate::config::Config;
 use crate::connection::BreakerState;
-use crate::denial_cache::{DenialCache, Next};
+use crate::denial_cache::{DenialCache, Lookup};
 use crate::error::{SetupError, unavailable};
 use crate::name::Counted;
 use crate::request::pending::{PendingReply, all, make};
@@ -124,13 +123,16 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Decision, StoreError> {
         drop(timeout_at(deadline - self.inner.config.timeout / 2, question.changed()).await);
-        let by_ref: SmallVec<[Charge<'_>; 2]> = charges.iter().map(OwnCharge::by_ref).collect();
-        if let Some(denied) = self.inner.denied.find(&by_ref) {
+        let by_ref: Vec<Charge<'_>> = charges.iter().map(OwnCharge::by_ref).collect();
+        let lookup = self.inner.denied.lookup(&by_ref);
+        drop(by_ref);
+        if let Lookup::Denied(denied) = lookup {
             self.inner.config.watch.denied_from_memory();
             return Ok(denied);
         }
-        drop(by_ref);
-        self.inner.connections.ask(charges, deadline, false).await
+        let answer = self.inner.connections.ask(charges, deadline, false).await;
+        drop(lookup);
+        answer
     }
 
     /// How long an operation may take that no incoming request waits for.
@@ -169,27 +171,29 @@ impl Store for RedisStore {
         if let Some(answer) = self.answer_without_asking(charges) {
             return Answer::Now(answer);
         }
-        if let Some(known) = denied.find(charges) {
-            config.watch.denied_from_memory();
-            return Answer::Now(Ok(known));
-        }
+        let (question, other) = match denied.lookup(charges) {
+            Lookup::Denied(denied) => {
+                config.watch.denied_from_memory();
+                return Answer::Now(Ok(denied));
+            }
+            Lookup::Ask => (None, None),
+            Lookup::Lead(question) => (Some(question), None),
+            Lookup::Follow(other) => (None, Some(other)),
+        };
         let own = self.own(charges);
         if let Some(error) = connections.refuses(&own) {
             config.watch.refused();
             return Answer::Now(Err(error));
         }
         let (asked, deadline) = (config.watch.ask(), Instant::now() + config.timeout);
-        let question = match denied.next(charges) {
-            Next::Ask => None,
-            Next::Lead(question) => Some(question),
-            Next::Follow(question) => {
-                let following = self.clone().follow(question, own, deadline);
-                return Answer::later(async move { asked.answered(following.await) });
-            }
-        };
+        if let Some(other) = other {
+            let following = self.clone().follow(other, own, deadline);
+            return Answer::later(async move { asked.answered(following.await) });
+        }
         let deciding = connections.ask(own, deadline, false);
         Answer::later(async move {
             let answer = deciding.await;
+            // Whoever waits for the answer finds it in memory.
             drop(question);
             asked.answered(answer)
         })
