@@ -1,7 +1,7 @@
 //! The suite detects stores that read, decide and then write, and so lose what others do in between.
 
 use std::collections::HashMap;
-use std::future::{Future, Ready, ready};
+use std::future::{Future, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -9,8 +9,7 @@ use std::thread;
 use ratekeeper_contract::{Harness, at_once, block_on};
 use ratekeeper_core::algorithm::{self, Counter};
 use ratekeeper_core::{
-    Answer, Charge, Clock, Debit, Decision, Key, KeyRef, ManualClock, Refund, RuleName, Store, StoreError,
-    Timestamp,
+    Answer, Charge, Clock, Debit, Decision, Key, KeyRef, ManualClock, Refund, RuleName, Store, Timestamp,
 };
 
 type Counters = HashMap<(RuleName, Key), Counter>;
@@ -58,9 +57,7 @@ impl TornStore {
 }
 
 impl Store for TornStore {
-    type Charging = Ready<Result<Decision, StoreError>>;
-
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let name = |charge: &Charge<'_>| (charge.rule, charge.key.to_key());
         let mut counters = self.counters();
         let read = |charge: &Charge<'_>| {
@@ -78,33 +75,33 @@ impl Store for TornStore {
         Answer::Now(Ok(decision))
     }
 
-    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let aside = Self { counters: Arc::new(Mutex::new(self.counters().clone())), ..self.clone() };
-        aside.charge(&charges.iter().map(|charge| charge.cost(0)).collect::<Vec<_>>()).into_future()
+        aside.charge(&charges.iter().map(|charge| charge.cost(0)).collect::<Vec<_>>())
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
         let now = self.clock.now();
         for refund in refunds {
             let give_back = |counter: &mut Counter| counter.refund(refund.cost, refund.receipt, now);
             self.change(Torn::GivingBack, (refund.rule, refund.key), None, give_back);
         }
-        ready(Ok(()))
+        Answer::Now(Ok(()))
     }
 
-    fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, debits: &[Debit<'_>]) -> Answer<()> {
         let now = self.clock.now();
         for Debit { charge, receipt, .. } in debits {
             let new = Counter::new(charge.quota);
             let take = |counter: &mut Counter| counter.debit(charge.quota, charge.cost, *receipt, now);
             self.change(Torn::TakingWhatIsDue, (charge.rule, charge.key), Some(new), take);
         }
-        ready(Ok(()))
+        Answer::Now(Ok(()))
     }
 
-    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         self.counters().remove(&(rule, key.to_key()));
-        ready(Ok(()))
+        Answer::Now(Ok(()))
     }
 }
 

@@ -162,7 +162,7 @@ fn write_head(bytes: &mut Vec<u8>, quota: &Quota) {
         if form == WRITTEN_OUT {
             write(bytes, quota.period_micros(), MOMENT);
         }
-    } else if units == 1 && micros % 1_000 == 0 {
+    } else if units == 1 && micros.is_multiple_of(1_000) {
         let wide = width(micros / 1_000);
         bytes.push(tag(MILLIS + wide - 1));
         write(bytes, micros / 1_000, wide);
@@ -192,7 +192,7 @@ fn decode_one(mut rest: &[u8]) -> Option<Counted> {
             let index = read(&mut rest, INDEX).filter(|index| *index < END / quota.period_micros())?;
             let (previous, current) = rest.split_at(rest.len() / 2);
             let (previous, current) = (read_all(previous)?, read_all(current)?);
-            (rest.len() % 2 == 0).then_some(State::SlidingWindow(SlidingWindow {
+            (rest.len().is_multiple_of(2)).then_some(State::SlidingWindow(SlidingWindow {
                 index,
                 previous,
                 current,

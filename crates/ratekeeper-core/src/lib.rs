@@ -1,4 +1,12 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where to find what
+//!
+//! - [`Quota`] and its [`Algorithm`]; [`Key`]; [`Charge`], [`Refund`] and [`Debit`].
+//! - [`Decision`], with an [`Outcome`] for each rule, and [`Retry`]; [`StoreError`].
+//! - [`Store`], and how it answers: [`Answer`]. [`MemoryStore`] is one; [`MemoryStore::evicted`] counts what did not fit.
+//! - [`algorithm`], for stores that keep their states elsewhere; [`algorithm::Counter`] follows changes of quotas.
+//! - [`Clock`]: [`SystemClock`], and [`ManualClock`] for tests.
 
 pub mod algorithm;
 mod charge;
@@ -23,5 +31,5 @@ pub use key::{Key, KeyRef};
 pub use memory::{KeyHash, MemoryStore, MemoryStoreBuilder};
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, Share};
 pub use rule_name::{RuleName, RuleNameError};
-pub use store::{Answer, Answering, Store, StoreId};
+pub use store::{Answer, AnswerFuture, Store, StoreId};
 pub use time::Timestamp;

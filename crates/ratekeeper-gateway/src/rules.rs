@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ratekeeper::{Limiter, Store};
+use ratekeeper::Limiter;
 use ratekeeper_rules::{FileSource, Loaded, ReloadError, ReloadHandle, ReloadStatus, Reloader};
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -30,10 +30,7 @@ impl Status {
     /// # Errors
     ///
     /// When the system does not allow listening for the signal.
-    pub(crate) fn follow<S: Store>(
-        loaded: Loaded<FileSource>,
-        limiter: &Limiter<S>,
-    ) -> std::io::Result<Self> {
+    pub(crate) fn follow(loaded: Loaded<FileSource>, limiter: &Limiter) -> std::io::Result<Self> {
         let hangups = signal(SignalKind::hangup())?;
         let status = Self(Arc::new(loaded.start(limiter)));
         tokio::spawn(status.clone().reload_on(hangups));

@@ -228,34 +228,6 @@ impl DenialCache {
         self.valid_for == 0 || self.max_per_shard == 0
     }
 
-    /// The denial of a charge about which Redis need not be asked.
-    #[inline]
-    pub(crate) fn find_one(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut at = Timestamp::UNIX_EPOCH;
-        let outcome = self.look(charge, &mut at);
-        (!outcome.is_admitted()).then_some((at, outcome))
-    }
-
-    /// The outcome of a charge by what is remembered, and its time by Redis's clock. If nothing is
-    /// remembered, it is admitted.
-    ///
-    /// An outcome that is returned directly is not copied, which would take as long as the rest.
-    #[inline(never)]
-    fn look(&self, charge: &Charge<'_>, at: &mut Timestamp) -> Outcome {
-        const UNKNOWN: Outcome = Outcome::admitted(0, 0, Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        let hash = self.names.hash(charge.rule, charge.key);
-        let passed = self.passed();
-        let mut shard = self.shard(hash);
-        shard.forget_unless_under(hash, charge.quota);
-        let Some(entry) = shard.entries.get(&hash) else { return UNKNOWN };
-        let Some(now) = entry.now(passed, self.valid_for) else { return UNKNOWN };
-        *at = now;
-        entry.peek(Ask::of(charge), charge.cost, now).unwrap_or(UNKNOWN)
-    }
-
     /// The denial of a request about which Redis need not be asked: one charge that is known not to fit is
     /// enough.
     ///

@@ -11,18 +11,21 @@ mod event;
 mod speaker;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Query, State};
 use axum::http::{Method, StatusCode};
 use axum::response::{Html, Response};
 use axum::routing::get;
-use example_support::Failure;
 use ratekeeper::{
     ConfigError, FailurePolicy, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Share, Store,
 };
+use ratekeeper_redis::{RedisStore, Servers};
 use serde::Deserialize;
+use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
 use crate::event::Event;
@@ -47,14 +50,14 @@ const BACKLOG: usize = 64;
 
 /// What all connections of this process share.
 #[derive(Clone)]
-struct Room<S> {
-    limiter: Limiter<S>,
+struct Room {
+    limiter: Limiter,
     events: broadcast::Sender<Event>,
 }
 
 /// The limit on joining, which is a request like any other until the connection is upgraded, and the limits
 /// on messages, which match no request.
-fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+fn limiter<S: Store>(store: S) -> Result<Limiter, ConfigError> {
     // Without Redis each process counts by itself. A connection belongs to this process alone, so it may have
     // its full budget; a user may have connections to another process, for which half is left.
     let rule = |name, quota, processes| {
@@ -75,8 +78,8 @@ struct Who {
 
 /// Joins a user, whose name is not verified. In production, the user is the owner of the session: with a name
 /// that anybody can choose, anybody can have or use up its budget.
-async fn join<S: Store>(
-    State(room): State<Room<S>>,
+async fn join(
+    State(room): State<Room>,
     Query(Who { user }): Query<Who>,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, (StatusCode, &'static str)> {
@@ -96,22 +99,37 @@ fn app<S: Store>(store: S) -> Result<Router, ConfigError> {
     let room = Room { limiter: limiter.clone(), events: broadcast::channel(BACKLOG).0 };
     Ok(Router::new()
         .route("/", get(Html(include_str!("page.html"))))
-        .route("/ws", get(join::<S>))
+        .route("/ws", get(join))
         .layer(RateLimitLayer::new(limiter))
         .with_state(room))
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    match example_support::redis().await? {
-        Some(redis) => serve(redis).await,
+async fn main() -> anyhow::Result<()> {
+    match std::env::var_os("REDIS_URL") {
+        Some(url) => serve(redis(&url.to_string_lossy()).await?).await,
         None => serve(MemoryStore::new()).await,
     }
 }
 
-async fn serve<S: Store>(store: S) -> Result<(), Failure> {
+/// The store in this Redis. If it does not answer, the service starts without it, and uses it once it does.
+async fn redis(url: &str) -> anyhow::Result<RedisStore> {
+    let servers = Servers::one(url).context("REDIS_URL is not an address such as redis://127.0.0.1:6379")?;
+    // The default of 5 ms is for a network of servers, not for a machine that compiles something meanwhile.
+    let store = RedisStore::builder(servers).timeout(Duration::from_secs(2)).build()?;
+    if let Err(error) = store.ready(Duration::from_secs(2)).await {
+        eprintln!("warning: Redis does not answer, so this process goes on without it: {error}");
+    }
+    Ok(store)
+}
+
+async fn serve<S: Store>(store: S) -> anyhow::Result<()> {
     let app = app(store)?;
-    let listener = example_support::listen().await?;
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.with_context(|| format!("cannot listen on LISTEN={address}"))?;
+    // The actual address: port 0 picks a free port.
+    println!("listening on http://{}", listener.local_addr()?);
     // With connect info: without it the clients' addresses are unknown, and all clients share one budget.
     Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
 }

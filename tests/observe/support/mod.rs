@@ -13,16 +13,14 @@ use http_body_util::Full;
 use metrics::LocalRecorderGuard;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use ratekeeper::key::PeerAddr;
-use ratekeeper::{Limiter, ManualClock, MemoryStore, RateLimitLayer, Rule, Store, Timestamp};
+use ratekeeper::{Limiter, ManualClock, MemoryStore, RateLimitLayer, Rule, Timestamp};
 use tower::{Layer, ServiceExt, service_fn};
 use tracing::subscriber::DefaultGuard;
-
-pub(crate) type Memory = MemoryStore<ManualClock>;
 
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
 /// An in-memory limiter, on a clock that stands still.
-pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter<Memory>, ManualClock) {
+pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(clock.clone()).build();
     (Limiter::builder().store(store).rules(rules).build().expect("good rules"), clock)
@@ -45,7 +43,7 @@ pub(crate) async fn answer(_: Request<()>) -> Result<Response<Full<Bytes>>, Infa
 }
 
 /// The status that a service behind a layer of the limiter answers.
-pub(crate) async fn send<S: Store>(limiter: &Limiter<S>, request: Request<()>) -> StatusCode {
+pub(crate) async fn send(limiter: &Limiter, request: Request<()>) -> StatusCode {
     let layer = RateLimitLayer::new(limiter.clone());
     let Ok(response) = layer.layer(service_fn(answer)).oneshot(request).await;
     response.status()

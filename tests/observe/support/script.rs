@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Scene {
     memory: Limiter,
     crowded: Limiter,
-    redis: Limiter<RedisStore>,
+    redis: Limiter,
+    store: RedisStore,
     server: RedisServer,
     rules: Rules,
 }
@@ -56,7 +57,7 @@ impl Scene {
         store.ready(PATIENCE).await.expect("the server works");
         let local = FailurePolicy::Local(Share::one_of(2));
         let redis = Limiter::builder()
-            .store(store)
+            .store(store.clone())
             .rule(Rule::new("fleet", Quota::per_hour(4)).on_path("/fleet"))
             // What Redis has just denied is denied from memory, so this rule is for when Redis is gone.
             .rule(Rule::new("spare", Quota::per_hour(4)).on_path("/spare").on_store_failure(local))
@@ -68,7 +69,7 @@ impl Scene {
             )
             .build()
             .expect("good rules");
-        Self { memory, crowded, redis, server, rules: Rules::start().await }
+        Self { memory, crowded, redis, store, server, rules: Rules::start().await }
     }
 
     /// Everything that works.
@@ -97,7 +98,7 @@ impl Scene {
 
     /// Kills Redis; it stays gone.
     pub(crate) async fn lose_redis(&self) {
-        let mut breaker = self.redis.store().watch_breaker();
+        let mut breaker = self.store.watch_breaker();
         self.server.kill().expect("it can be killed");
         // The first request that asks Redis notices.
         send(&self.redis, get("/open")).await;

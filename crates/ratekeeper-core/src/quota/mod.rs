@@ -57,6 +57,18 @@ pub(crate) struct Span {
 /// # Ok::<(), ratekeeper_core::quota::ParseQuotaError>(())
 /// ```
 ///
+/// # Text
+///
+/// ```text
+/// quota  = limit ("/" | " per ") period [" " algorithm] [(" burst " | " capacity ") number]
+/// period = [number] unit
+/// ```
+///
+/// Algorithms are `token-bucket`, `fixed-window`, `sliding-window`, `sliding-log` and `leaky-bucket`; units are
+/// [`Quota::units`]. Where there is a space there may be several, and also around the text, around `/` and
+/// before the unit. Other white space is an error. A quota prints the way it was written, and an invalid one
+/// as a text that is not accepted.
+///
 /// # Invalid numbers
 ///
 /// A quota of zero, a burst on a window and the like do not panic, because quotas may be computed while a
@@ -415,7 +427,7 @@ const fn fault_of(limit: u32, period: Duration) -> Option<QuotaError> {
         Some(QuotaError::PeriodTooShort)
     } else if nanos > MAX_PERIOD.as_nanos() {
         Some(QuotaError::PeriodTooLong)
-    } else if nanos % 1_000 != 0 {
+    } else if !nanos.is_multiple_of(1_000) {
         Some(QuotaError::PeriodTooFine)
     } else {
         None

@@ -152,7 +152,8 @@ fn an_exhausted_caller_of_two_quotas_survives_a_refund() {
             clock.advance(5 * SECOND);
             while last(1) {}
             let refund = Refund::new(rule("exhausted"), "caller", 0);
-            ratekeeper_contract::block_on(store.refund(&[refund])).expect("memory does not fail");
+            ratekeeper_contract::block_on(store.refund(&[refund]).into_future())
+                .expect("memory does not fail");
             let light = Quota::per_hour(1_000_000);
             for i in 0..16_u64 {
                 store.decide(&[Charge::new(rule("light"), &Key::from(i), &light)]);

@@ -179,9 +179,9 @@ mod tests {
     use ratekeeper_core::{Key, KeyRef, RuleName};
 
     use super::*;
-    use crate::batch::settlement::{Settlement, What};
     use crate::name::Names;
     use crate::request::Kind;
+    use crate::request::settlement::{Settlement, What};
 
     #[test]
     fn whoever_is_late_is_found_wherever_it_stands() {

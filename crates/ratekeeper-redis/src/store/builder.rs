@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use ratekeeper_core::ManualClock;
 
-use crate::cluster::Router;
+use crate::cluster::{Connections, Router};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::denial_cache::DenialCache;
 use crate::error::SetupError;
 use crate::name::Names;
+use crate::store::RedisStore;
 use crate::store::servers::{Kind, Servers};
-use crate::store::{Links, RedisStore};
 
 /// The longest that a decision, or making a connection, may take.
 const LONGEST: Duration = Duration::from_secs(86_400);
@@ -121,12 +121,12 @@ impl RedisStoreBuilder {
         let denied = Arc::new(DenialCache::new(&config));
         match servers.0 {
             Kind::One(target) => {
-                let link = Connection::start(target, &config, Arc::clone(&denied), None, None);
-                Ok(RedisStore::start(Links::One(link), config, denied))
+                let connection = Connection::start(target, &config, Arc::clone(&denied), None, None);
+                Ok(RedisStore::start(Connections::One(connection), config, denied))
             }
             Kind::Cluster(seeds) => {
                 let router = Router::start(seeds, &config, Arc::clone(&denied));
-                Ok(RedisStore::start(Links::Cluster(router), config, denied))
+                Ok(RedisStore::start(Connections::Cluster(router), config, denied))
             }
         }
     }

@@ -4,16 +4,11 @@ mod builder;
 mod servers;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Either};
 use ratekeeper_core::{
-    Answer, Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, StoreId, Timestamp,
+    Answer, Charge, Debit, Decision, KeyRef, Refund, RuleName, Store, StoreError, StoreId,
 };
 use smallvec::SmallVec;
 use tokio::sync::{oneshot, watch};
@@ -21,18 +16,15 @@ use tokio::time::{Instant, timeout_at};
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::servers::{IntoClient, Servers};
-use crate::batch::settlement::{Settlement, What};
-use crate::cluster::Router;
-use crate::cluster::multi_slot::{self, MultiSlot};
-use crate::cluster::{Deciding, PendingReply, all, make};
+use crate::cluster::Connections;
 use crate::config::Config;
-use crate::connection::Connection;
-use crate::connection::{Breaker, BreakerState};
-use crate::denial_cache::{DenialCache, Next, Question};
+use crate::connection::BreakerState;
+use crate::denial_cache::{DenialCache, Next};
 use crate::error::{SetupError, unavailable};
 use crate::name::Counted;
-use crate::observe::Asked;
-use crate::request::{Ask, Charges, Kind, OwnCharge, UNHURRIED};
+use crate::request::pending::{PendingReply, all, make};
+use crate::request::settlement::{Settlement, What};
+use crate::request::{Charges, Kind, OwnCharge, UNHURRIED};
 
 /// How many charges a request may have. No application has as many rules, and each takes a two-byte number in
 /// the question.
@@ -49,53 +41,12 @@ pub struct RedisStore {
 struct Inner {
     config: Config,
     denied: Arc<DenialCache>,
-    links: Links,
-}
-
-/// The connections to the servers that have the counters.
-#[derive(Clone, Debug)]
-pub(crate) enum Links {
-    /// One server has all of them.
-    One(Connection),
-    /// They are spread over a cluster.
-    Cluster(Arc<Router>),
-}
-
-impl Links {
-    /// Puts something in line. It always gets an answer.
-    pub(crate) fn put(&self, ask: Ask) {
-        match self {
-            Self::One(link) => link.put(ask),
-            Self::Cluster(router) => router.put(ask),
-        }
-    }
-
-    fn breaker(&self) -> &Breaker {
-        match self {
-            Self::One(link) => link.breaker(),
-            Self::Cluster(router) => router.breaker(),
-        }
-    }
-
-    /// The error to answer with instead of asking.
-    fn refuses(&self, charges: &Charges) -> Option<StoreError> {
-        match self {
-            Self::One(link) => link.refuses(),
-            // A denial by one node is a denial, so it refuses only if all nodes do.
-            Self::Cluster(router) => {
-                let mut refused = charges.iter().map(|charge| router.refuses(charge.counter.slot));
-                refused.try_fold(None, |_, error| error.map(Some)).flatten()
-            }
-        }
-    }
+    connections: Connections,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        match &self.links {
-            Links::One(link) => link.close(),
-            Links::Cluster(router) => router.close(),
-        }
+        self.connections.close();
     }
 }
 
@@ -117,21 +68,21 @@ impl RedisStore {
         RedisStoreBuilder::new(servers)
     }
 
-    pub(crate) fn start(links: Links, config: Config, denied: Arc<DenialCache>) -> Self {
-        Self { inner: Arc::new(Inner { config, denied, links }) }
+    pub(crate) fn start(connections: Connections, config: Config, denied: Arc<DenialCache>) -> Self {
+        Self { inner: Arc::new(Inner { config, denied, connections }) }
     }
 
     /// Whether Redis is asked, or known not to work. On a cluster, the breaker is open while any node with
     /// slots fails; keys on the other nodes are still decided.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
-        self.inner.links.breaker().watch().borrow().clone()
+        self.inner.connections.breaker().watch().borrow().clone()
     }
 
     /// Watches changes of the [breaker](Self::breaker).
     #[must_use]
     pub fn watch_breaker(&self) -> watch::Receiver<BreakerState> {
-        self.inner.links.breaker().watch()
+        self.inner.connections.breaker().watch()
     }
 
     /// Waits until Redis works; on a cluster, until all nodes that have slots do.
@@ -151,26 +102,17 @@ impl RedisStore {
         }
     }
 
-    fn own(&self, charges: &[Charge<'_>]) -> Charges {
-        charges.iter().map(|charge| OwnCharge::new(charge, &self.inner.config.names)).collect()
+    /// The answer to a request that has nothing to ask about, or too much.
+    fn answer_without_asking(&self, charges: &[Charge<'_>]) -> Option<Result<Decision, StoreError>> {
+        match charges.len() {
+            0 => Some(Ok(Decision::new(self.inner.denied.now()))),
+            1..=MOST_CHARGES => None,
+            _ => Some(Err(unavailable("a request may have at most 10,000 charges in Redis"))),
+        }
     }
 
-    /// Asks about a request, with one question for all charges that may be asked together.
-    fn ask_for(&self, charges: Charges, deadline: Instant, peek: bool) -> Deciding {
-        let links = &self.inner.links;
-        let one = |charges: Charges| {
-            let (ask, asking) = make(deadline, |reply| Kind::about(charges, peek, None, reply));
-            links.put(ask);
-            Deciding::alone(asking, links.clone())
-        };
-        if charges.len() == 1 || matches!(links, Links::One(_)) {
-            return one(charges);
-        }
-        let (mut groups, order) = multi_slot::by(charges, |charge| charge.counter.slot);
-        if groups.len() == 1 {
-            return one(groups.swap_remove(0));
-        }
-        Deciding::MultiSlot(Box::new(MultiSlot::ask(groups, order, links.clone(), deadline, peek)))
+    fn own(&self, charges: &[Charge<'_>]) -> Charges {
+        charges.iter().map(|charge| OwnCharge::new(charge, &self.inner.config.names)).collect()
     }
 
     /// Waits for the answer to a question about one of the counters, which will probably deny this request as
@@ -188,7 +130,7 @@ impl RedisStore {
             return Ok(denied);
         }
         drop(by_ref);
-        self.ask_for(charges, deadline, false).await
+        self.inner.connections.ask(charges, deadline, false).await
     }
 
     /// How long an operation may take that no incoming request waits for.
@@ -216,102 +158,76 @@ impl RedisStore {
         kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
     ) -> PendingReply<T> {
         let (ask, asking) = make(Instant::now() + timeout, kind);
-        self.inner.links.put(ask);
+        self.inner.connections.put(ask);
         asking
     }
 }
 
-fn too_many_charges() -> StoreError {
-    unavailable("a request with more than 10,000 charges is more than Redis is asked about at once")
-}
-
 impl Store for RedisStore {
-    type Charging = Charging;
-
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Charging> {
-        let denied = match charges {
-            [] => return Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
-            too_many if too_many.len() > MOST_CHARGES => return Answer::Now(Err(too_many_charges())),
-            // Usually there is one charge. A decision is large, so it is made only for a denial.
-            [charge] => self.inner.denied.find_one(charge).map(|(now, outcome)| {
-                let mut decision = Decision::new(now);
-                decision.push(charge.rule, outcome);
-                decision
-            }),
-            several => self.inner.denied.find(several),
-        };
-        if let Some(denied) = denied {
-            self.inner.config.watch.denied_from_memory();
-            return Answer::Now(Ok(denied));
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        let Inner { config, denied, connections } = &*self.inner;
+        if let Some(answer) = self.answer_without_asking(charges) {
+            return Answer::Now(answer);
+        }
+        if let Some(known) = denied.find(charges) {
+            config.watch.denied_from_memory();
+            return Answer::Now(Ok(known));
         }
         let own = self.own(charges);
-        if let Some(error) = self.inner.links.refuses(&own) {
-            self.inner.config.watch.refused();
+        if let Some(error) = connections.refuses(&own) {
+            config.watch.refused();
             return Answer::Now(Err(error));
         }
-        let asked = self.inner.config.watch.ask();
-        let deadline = Instant::now() + self.inner.config.timeout;
-        let (deciding, question) = match self.inner.denied.next(charges) {
-            Next::Ask => (Either::Left(self.ask_for(own, deadline, false)), None),
-            Next::Lead(question) => (Either::Left(self.ask_for(own, deadline, false)), Some(question)),
+        let (asked, deadline) = (config.watch.ask(), Instant::now() + config.timeout);
+        let question = match denied.next(charges) {
+            Next::Ask => None,
+            Next::Lead(question) => Some(question),
             Next::Follow(question) => {
-                (Either::Right(self.clone().follow(question, own, deadline).boxed()), None)
+                let following = self.clone().follow(question, own, deadline);
+                return Answer::later(async move { asked.answered(following.await) });
             }
         };
-        Answer::Later(Charging { deciding, question, asked })
+        let deciding = connections.ask(own, deadline, false);
+        Answer::later(async move {
+            let answer = deciding.await;
+            drop(question);
+            asked.answered(answer)
+        })
     }
 
-    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
-        let denied = self.inner.denied.find_one(charge);
-        if denied.is_some() {
-            self.inner.config.watch.denied_from_memory();
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        if let Some(answer) = self.answer_without_asking(charges) {
+            return Answer::Now(answer);
         }
-        denied
+        let deadline = Instant::now() + self.inner.config.timeout;
+        Answer::later(self.inner.connections.ask(self.own(charges), deadline, true))
     }
 
-    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
-        let asked = match charges {
-            // Nothing to look at.
-            [] => Err(Ok(Decision::new(self.inner.denied.now()))),
-            too_many if too_many.len() > MOST_CHARGES => Err(Err(too_many_charges())),
-            charges => {
-                let deadline = Instant::now() + self.inner.config.timeout;
-                Ok(self.ask_for(self.own(charges), deadline, true))
-            }
-        };
-        async move {
-            match asked {
-                Ok(asked) => asked.await,
-                Err(answer) => answer,
-            }
-        }
-    }
-
-    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        all(self.settle(refunds.iter().map(|refund| {
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
+        Answer::later(all(self.settle(refunds.iter().map(|refund| {
             let counter = self.counted(refund.rule, refund.key);
             Settlement { counter, what: What::Refund { cost: refund.cost, receipt: refund.receipt } }
-        })))
+        }))))
     }
 
-    fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, debits: &[Debit<'_>]) -> Answer<()> {
         // There is nothing to count under an invalid quota, nor for a cost of zero.
         let due = debits.iter().filter(|debit| debit.charge.cost > 0 && debit.charge.quota.max() > 0);
-        all(self.settle(due.map(|Debit { charge, receipt, .. }| {
+        Answer::later(all(self.settle(due.map(|Debit { charge, receipt, .. }| {
             let counter = self.counted(charge.rule, charge.key);
             let what = What::Debit { quota: *charge.quota, cost: charge.cost, receipt: *receipt };
             Settlement { counter, what }
-        })))
+        }))))
     }
 
     fn id(&self) -> Option<StoreId> {
         Some(StoreId::of(&self.inner))
     }
 
-    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         let counter = Box::new(self.counted(rule, key));
         self.inner.denied.forget(&counter);
-        self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) })
+        Answer::later(self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) }))
     }
 }
 
@@ -321,35 +237,5 @@ impl fmt::Debug for RedisStore {
             .field("prefix", &self.inner.config.prefix)
             .field("breaker", &self.breaker())
             .finish_non_exhaustive()
-    }
-}
-
-/// A charge that is under way.
-///
-/// If this is dropped before the answer arrives, the charge is given back if it was made. The exception is
-/// when the last clone of the store was dropped before that, and the answer has arrived since.
-#[must_use = "the charge is under way, whether or not the answer is looked at"]
-pub struct Charging {
-    deciding: Either<Deciding, BoxFuture<'static, Result<Decision, StoreError>>>,
-    /// What others wait for.
-    question: Option<Question>,
-    asked: Asked,
-}
-
-impl fmt::Debug for Charging {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Charging").finish_non_exhaustive()
-    }
-}
-
-impl Future for Charging {
-    type Output = Result<Decision, StoreError>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = std::task::ready!(Pin::new(&mut self.deciding).poll(cx));
-        self.question = None;
-        self.asked.answered(&answer);
-        Poll::Ready(answer)
     }
 }

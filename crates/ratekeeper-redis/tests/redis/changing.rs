@@ -11,7 +11,6 @@ use http::{Request, Response};
 use http_body_util::Full;
 use ratekeeper::{Decision, Limiter, Quota, RateLimitLayer, Rule, RuleSet, Store, key};
 use ratekeeper_core::{Algorithm, Clock, ManualClock, MemoryStore, SECOND, Timestamp};
-use ratekeeper_redis::RedisStore;
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -51,13 +50,13 @@ enum Change {
 
 /// One node of a fleet.
 #[derive(Clone)]
-struct Node<S: Store> {
-    limiter: Limiter<S>,
+struct Node {
+    limiter: Limiter,
     change: Change,
 }
 
-impl<S: Store> Node<S> {
-    fn new(store: S, change: Change, [one, other]: [Quota; 2]) -> Self {
+impl Node {
+    fn new(store: impl Store, change: Change, [one, other]: [Quota; 2]) -> Self {
         let turn = AtomicU64::new(0);
         let rule = match change {
             Change::Swapped => Rule::new("api", one),
@@ -90,11 +89,7 @@ impl<S: Store> Node<S> {
 
 /// Asks at all nodes at once while they change, until the store's clock has advanced far enough. `tick`
 /// advances it.
-async fn load<S: Store>(
-    nodes: Vec<Node<S>>,
-    quotas: [Quota; 2],
-    tick: impl Fn() + Send + 'static,
-) -> Answered {
+async fn load(nodes: Vec<Node>, quotas: [Quota; 2], tick: impl Fn() + Send + 'static) -> Answered {
     let mut answered = Answered::new();
     let mut note = |key: usize, decision: &Decision| {
         answered.push((key, decision.at(), decision.is_admitted()));
@@ -193,7 +188,7 @@ async fn in_memory(change: Change, changes: impl IntoIterator<Item = [Quota; 2]>
 async fn in_redis(change: Change, changes: impl IntoIterator<Item = [Quota; 2]>) {
     for (i, quotas) in changes.into_iter().enumerate() {
         let kind = if matches!(change, Change::Tier) { "tier" } else { "swapped" };
-        let mut nodes: Vec<Node<RedisStore>> = Vec::new();
+        let mut nodes: Vec<Node> = Vec::new();
         for _ in 0..3 {
             let store = patient(shared_server()).prefix(format!("changing-{kind}-{i}"));
             let store = ready(store.denial_cache_ttl(Duration::ZERO)).await;

@@ -13,6 +13,7 @@ mod keys;
 mod long_logs;
 mod maps;
 mod modes;
+mod modules;
 mod moving;
 mod order;
 mod outcomes;

@@ -16,7 +16,7 @@ use crate::support::{PATIENCE, own_server, patient, ready, rule as name, shared_
 type App = BoxCloneService<Request<()>, Response<Full<Bytes>>, Infallible>;
 
 /// A path that is a number sets the final cost of the request, if there is a rule that is settled.
-fn app(limiter: Limiter<RedisStore>) -> App {
+fn app(limiter: Limiter) -> App {
     let inner = service_fn(|request: Request<()>| {
         if let (Ok(cost), Some(limits)) =
             (request.uri().path()[1..].parse(), Limits::of(request.extensions()))

@@ -124,7 +124,7 @@ async fn handle(request: Request<()>) -> Result<Response<Body>, Infallible> {
 }
 
 /// Sends a request, carries out its fate, and returns what it should count; `None` if it was denied.
-async fn send<S: Store>(layer: RateLimitLayer<S>, wanted: Wanted) -> Option<u32> {
+async fn send(layer: RateLimitLayer, wanted: Wanted) -> Option<u32> {
     let (told, mut is_told) = mpsc::unbounded_channel();
     let mut request = Request::new(());
     request.extensions_mut().insert(wanted);

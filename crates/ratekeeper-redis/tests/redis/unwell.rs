@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ratekeeper_core::{Answer, Charge, Key, Quota, RuleName, Store, StoreError};
-use ratekeeper_redis::{Charging, RedisStore, Servers};
+use ratekeeper_core::{Answer, AnswerFuture, Charge, Decision, Key, Quota, RuleName, Store, StoreError};
+use ratekeeper_redis::{RedisStore, Servers};
 use ratekeeper_servers::{Cluster, RedisServer, wait};
 
 use crate::support::{PATIENCE, key_on, rule};
@@ -23,9 +23,9 @@ async fn store(cluster: &Cluster, timeout: Duration) -> RedisStore {
     store
 }
 
-fn charging(store: &RedisStore, rule: RuleName, key: &Key) -> Charging {
+fn charging(store: &RedisStore, rule: RuleName, key: &Key) -> AnswerFuture<Decision> {
     match store.charge(&[Charge::new(rule, key, &Quota::per_day(1_000_000))]) {
-        Answer::Later(charging) => charging,
+        charging @ Answer::Later(_) => charging.into_future(),
         Answer::Now(answer) => panic!("answered at once: {answer:?}"),
     }
 }

@@ -10,12 +10,11 @@ use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use ratekeeper::{Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Rule, key};
-use ratekeeper_redis::RedisStore;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{PATIENCE, calls, own_server, patient, ready};
 
-async fn limiter(rule: Rule) -> (Limiter<RedisStore>, ratekeeper_servers::RedisServer) {
+async fn limiter(rule: Rule) -> (Limiter, ratekeeper_servers::RedisServer) {
     let server = own_server();
     let store = ready(patient(&server)).await;
     (Limiter::builder().store(store).rule(rule).build().unwrap(), server)

@@ -20,7 +20,7 @@ async fn hello() -> &'static str {
     "hello"
 }
 
-fn layer(rule: Rule) -> RateLimitLayer<crate::support::Memory> {
+fn layer(rule: Rule) -> RateLimitLayer {
     RateLimitLayer::new(limiter([rule]).0)
 }
 

@@ -13,7 +13,7 @@ use ratekeeper::{Quota, RateLimitLayer, Refusal, Rejection, RequestHead};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// Exhausts a limit of one, and returns the body of the denial.
-async fn denied<A: Default, B, R>(layer: RateLimitLayer<ratekeeper::MemoryStore, R>, body: fn() -> B) -> B
+async fn denied<A: Default, B, R>(layer: RateLimitLayer<R>, body: fn() -> B) -> B
 where
     R: Rejection<B> + Clone,
 {

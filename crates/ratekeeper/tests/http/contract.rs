@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use http::{Request, StatusCode};
-use ratekeeper::{Limiter, MINUTE, Quota, RateLimitLayer, Rule, Store, key};
+use ratekeeper::{Limiter, MINUTE, Quota, RateLimitLayer, Rule, key};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -63,13 +63,13 @@ fn looked_up(quota: Quota) -> Rule {
     }))
 }
 
-fn slow(rule: Rule, after: Duration) -> Limiter<Slow> {
+fn slow(rule: Rule, after: Duration) -> Limiter {
     let store = Slow { store: memory(&clock()), after };
     Limiter::builder().store(store).rule(rule).build().unwrap()
 }
 
 /// Calls one service repeatedly, first one request at a time, then all at once.
-async fn drive<S: Store>(limiter: Limiter<S>, admitted: usize) {
+async fn drive(limiter: Limiter, admitted: usize) {
     let inner = Strict::default();
     let calls = Arc::clone(&inner.calls);
     let mut service = RateLimitLayer::new(limiter).layer(inner);

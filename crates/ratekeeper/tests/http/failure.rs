@@ -17,7 +17,7 @@ fn rule(name: &str, failure: FailurePolicy) -> Rule {
     Rule::new(name, Quota::per_minute(5)).key(key::global()).on_store_failure(failure)
 }
 
-fn limiter(store: Failing, rules: impl IntoIterator<Item = Rule>) -> Limiter<Failing> {
+fn limiter(store: Failing, rules: impl IntoIterator<Item = Rule>) -> Limiter {
     Limiter::builder().store(store).rules(rules).build().unwrap()
 }
 

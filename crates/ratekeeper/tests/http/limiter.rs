@@ -6,7 +6,7 @@ use ratekeeper::core::{RuleName, StoreErrorKind};
 use ratekeeper::{Key, Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Retry, Rule, Tier, key};
 
 use crate::support::stores::Failing;
-use crate::support::{App, Memory, ReplyExt, RequestExt, get, limiter, ok, secs};
+use crate::support::{App, ReplyExt, RequestExt, get, limiter, ok, secs};
 
 fn rules() -> [Rule; 3] {
     [
@@ -18,7 +18,7 @@ fn rules() -> [Rule; 3] {
     ]
 }
 
-async fn remaining(limiter: &Limiter<Memory>, rule: &str, key: &str) -> u32 {
+async fn remaining(limiter: &Limiter, rule: &str, key: &str) -> u32 {
     let peeked = limiter.charge(rule, key).cost(0).peek().await.unwrap();
     peeked.outcome(rule).unwrap().remaining()
 }

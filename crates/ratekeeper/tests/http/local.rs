@@ -23,13 +23,13 @@ fn rule(name: &str) -> Rule {
     Rule::new(name, Quota::sliding_log(100, HOUR)).key(key::global()).on_store_failure(QUARTER)
 }
 
-fn flaky(rules: impl IntoIterator<Item = Rule>) -> (Limiter<Flaky>, Flaky) {
+fn flaky(rules: impl IntoIterator<Item = Rule>) -> (Limiter, Flaky) {
     let store = Flaky::new(memory(&clock()));
     (Limiter::builder().store(store.clone()).rules(rules).build().unwrap(), store)
 }
 
 /// An app whose store is gone.
-fn failing(rules: impl IntoIterator<Item = Rule>) -> (App, Limiter<Flaky>) {
+fn failing(rules: impl IntoIterator<Item = Rule>) -> (App, Limiter) {
     let (limiter, store) = flaky(rules);
     store.fail(true);
     (App::over(&RateLimitLayer::new(limiter.clone()).ietf_headers(IetfDraft::Draft11), tell), limiter)

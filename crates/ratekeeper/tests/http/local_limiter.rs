@@ -8,7 +8,7 @@ use crate::support::stores::Flaky;
 use crate::support::{clock, memory};
 
 /// One rule for each policy.
-fn limiter() -> (Limiter<Flaky>, Flaky) {
+fn limiter() -> (Limiter, Flaky) {
     let store = Flaky::new(memory(&clock()));
     let rule = |name, policy| Rule::new(name, Quota::sliding_log(8, HOUR)).on_store_failure(policy);
     let limiter = Limiter::builder()

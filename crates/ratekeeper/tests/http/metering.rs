@@ -12,14 +12,14 @@ use ratekeeper::{
 };
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{Memory, get, limiter};
+use crate::support::{get, limiter};
 
 /// Reserves 50 bytes of a thousand.
-fn bytes() -> Limiter<Memory> {
+fn bytes() -> Limiter {
     bytes_in(Mode::Enforce)
 }
 
-fn bytes_in(mode: Mode) -> Limiter<Memory> {
+fn bytes_in(mode: Mode) -> Limiter {
     limiter([Rule::new("bytes", Quota::token_bucket(1_000, MINUTE))
         .key(key::global())
         .mode(mode)
@@ -28,7 +28,7 @@ fn bytes_in(mode: Mode) -> Limiter<Memory> {
     .0
 }
 
-async fn spent(limiter: &Limiter<Memory>) -> u32 {
+async fn spent(limiter: &Limiter) -> u32 {
     1_000
         - limiter
             .charge("bytes", key::Key::GLOBAL)
@@ -41,7 +41,7 @@ async fn spent(limiter: &Limiter<Memory>) -> u32 {
 }
 
 /// The limits of a request that was forwarded.
-async fn limits(limiter: &Limiter<Memory>) -> Limits {
+async fn limits(limiter: &Limiter) -> Limits {
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let service = RateLimitLayer::new(limiter.clone()).layer(service_fn(move |request: Request<()>| {
         sender.send(Limits::of(request.extensions()).unwrap()).unwrap();

@@ -18,13 +18,13 @@ fn global(name: &str, quota: Quota) -> Rule {
 }
 
 /// What is left of a rule's global budget.
-async fn left<S: Store>(limiter: &Limiter<S>, rule: &str) -> u32 {
+async fn left(limiter: &Limiter, rule: &str) -> u32 {
     let decision = limiter.charge(rule, Key::GLOBAL).peek().await.expect("the store works");
     decision.outcome(rule).expect("it was asked").remaining()
 }
 
 /// What is left of a candidate's budget.
-async fn candidate_left<S: Store>(limiter: &Limiter<S>, rule: &str, quota: Quota) -> u32 {
+async fn candidate_left(limiter: &Limiter, rule: &str, quota: Quota) -> u32 {
     let name = RuleName::new(&format!("{rule}~candidate")).expect("a name");
     let charge = Charge::new(name, &Key::GLOBAL, &quota);
     let decision = limiter.store().peek(&[charge]).await.expect("the store works");
@@ -263,7 +263,7 @@ async fn a_store_that_fails_has_nothing_to_say_of_what_is_in_shadow() {
 }
 
 /// A limiter with two rules that are settled, one of them in shadow, and a candidate.
-fn settled<S: Store>(store: S) -> Limiter<S> {
+fn settled<S: Store>(store: S) -> Limiter {
     let quota = Quota::fixed_window(100, ratekeeper::HOUR);
     Limiter::builder()
         .store(store)
@@ -273,7 +273,7 @@ fn settled<S: Store>(store: S) -> Limiter<S> {
         .expect("good rules")
 }
 
-async fn all_left<S: Store>(limiter: &Limiter<S>) -> [u32; 3] {
+async fn all_left(limiter: &Limiter) -> [u32; 3] {
     let candidate = candidate_left(limiter, "old", Quota::fixed_window(100, ratekeeper::HOUR)).await;
     [left(limiter, "new").await, left(limiter, "old").await, candidate]
 }

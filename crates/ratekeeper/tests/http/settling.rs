@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use ratekeeper::{
-    Charge, FailurePolicy, Limiter, LimiterError, Limits, MINUTE, Quota, RateLimitLayer, Rule, Settle, Share,
-    Store, StoreError, key,
+    Charge, Decision, FailurePolicy, Limiter, LimiterError, Limits, MINUTE, Quota, RateLimitLayer, Rule,
+    Settle, Share, Store, key,
 };
 use ratekeeper_core::{Answer, Debit, KeyRef, Refund, RuleName, StoreErrorKind};
 use tokio::sync::oneshot;
@@ -40,11 +40,11 @@ fn handler(request: Request<()>) -> Reply {
 }
 
 /// What is left of a rule's global quota.
-async fn left<S: Store>(limiter: &Limiter<S>, rule: &str) -> u32 {
+async fn left(limiter: &Limiter, rule: &str) -> u32 {
     limiter.charge(rule, key::Key::GLOBAL).peek().await.unwrap().outcome(rule).unwrap().remaining()
 }
 
-fn settled(rule: Rule) -> (App, Limiter<Memory>) {
+fn settled(rule: Rule) -> (App, Limiter) {
     let (limiter, _) = limiter([rule.key(key::global())]);
     (App::over(&RateLimitLayer::new(limiter.clone()), handler), limiter)
 }
@@ -186,33 +186,28 @@ impl Counting {
 }
 
 impl Store for Counting {
-    type Charging = <Memory as Store>::Charging;
-
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         self.charges.fetch_add(1, Ordering::SeqCst);
         self.store.charge(charges)
     }
 
-    fn peek(
-        &self,
-        charges: &[Charge<'_>],
-    ) -> impl Future<Output = Result<ratekeeper::Decision, StoreError>> + Send {
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         self.store.peek(charges)
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
         self.settlements.fetch_add(1, Ordering::SeqCst);
         drop(self.store.refund(refunds));
-        std::future::pending()
+        Answer::later(std::future::pending())
     }
 
-    fn debit(&self, charges: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, charges: &[Debit<'_>]) -> Answer<()> {
         self.settlements.fetch_add(1, Ordering::SeqCst);
         drop(self.store.debit(charges));
-        std::future::pending()
+        Answer::later(std::future::pending())
     }
 
-    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         self.store.reset(rule, key)
     }
 }
@@ -243,7 +238,7 @@ async fn the_store_is_asked_again_only_if_something_changes_and_nobody_waits_for
 }
 
 /// An app whose handler does this with the limits.
-fn handled(limiter: &Limiter<Memory>, handle: fn(&Limits)) -> App {
+fn handled(limiter: &Limiter, handle: fn(&Limits)) -> App {
     let layer = RateLimitLayer::new(limiter.clone());
     let handler = service_fn(move |request: Request<()>| async move {
         handle(&Limits::of(request.extensions()).expect("limits"));
@@ -252,7 +247,7 @@ fn handled(limiter: &Limiter<Memory>, handle: fn(&Limits)) -> App {
     App::around(&layer, handler)
 }
 
-fn in_handler() -> Limiter<Memory> {
+fn in_handler() -> Limiter {
     limiter([Rule::new("tokens", QUOTA).key(key::global()).cost(10).settle_in_handler()]).0
 }
 

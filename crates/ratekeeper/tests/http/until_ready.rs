@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
-use ratekeeper::{Decision, Limiter, LimiterError, MINUTE, MemoryStore, Quota, Retry, Rule, RuleSet};
+use ratekeeper::{Decision, Limiter, LimiterError, MINUTE, Quota, Retry, Rule, RuleSet};
 use tokio::time::Instant;
 
-use crate::support::held::{TokioClock, memory};
+use crate::support::held::memory;
 use crate::support::stores::Slow;
 use crate::support::{millis, secs};
 
-type Jobs = Limiter<MemoryStore<TokioClock>>;
+type Jobs = Limiter;
 
 fn jobs(quota: Quota) -> Jobs {
     Limiter::builder().store(memory()).rule(Rule::new("jobs", quota)).build().unwrap()

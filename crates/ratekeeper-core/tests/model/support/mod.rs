@@ -76,7 +76,7 @@ impl Step {
     }
 
     pub(crate) fn cost(&self, quota: &Quota) -> u32 {
-        (u64::from(quota.max()) * self.cost / 1_000) as u32 + u32::from(self.cost % 2 == 0)
+        (u64::from(quota.max()) * self.cost / 1_000) as u32 + u32::from(self.cost.is_multiple_of(2))
     }
 }
 

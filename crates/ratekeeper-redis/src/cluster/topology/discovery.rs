@@ -159,10 +159,10 @@ async fn slots(
 ) -> Result<(Map, MultiplexedConnection), RedisError> {
     let mut command = redis::cmd("CLUSTER");
     command.arg("SLOTS");
-    if let Some(mut connection) = kept {
-        if let Ok(answer) = command.query_async(&mut connection).await {
-            return Ok((Map::read(&answer, node)?, connection));
-        }
+    if let Some(mut connection) = kept
+        && let Ok(answer) = command.query_async(&mut connection).await
+    {
+        return Ok((Map::read(&answer, node)?, connection));
     }
     let mut connection = open(&Client::open(info.clone())?, patience).await?;
     let answer = command.query_async(&mut connection).await?;

@@ -3,17 +3,17 @@
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use ratekeeper_core::{Answer, Store, StoreErrorKind};
-use ratekeeper_redis::{Charging, RedisStore};
+use ratekeeper_core::{Answer, AnswerFuture, Decision, Store, StoreErrorKind};
+use ratekeeper_redis::RedisStore;
 use ratekeeper_servers::{Mode, Proxy};
 
 use super::tally::Caller;
 use super::{DEADLINE, MARGIN, hasty, opened, ready, server};
 use crate::support::PATIENCE;
 
-fn under_way(store: &RedisStore, caller: &Caller) -> Charging {
+fn under_way(store: &RedisStore, caller: &Caller) -> AnswerFuture<Decision> {
     match store.charge(&[caller.charge_of()]) {
-        Answer::Later(charging) => charging,
+        charging @ Answer::Later(_) => charging.into_future(),
         Answer::Now(answer) => panic!("answered at once: {answer:?}"),
     }
 }

@@ -19,19 +19,17 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_types::StatusExt;
 use tower::{Layer, Service};
 
-pub(crate) type Memory = MemoryStore<ManualClock>;
-
 /// The time at which the clock stands.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_000_250_000);
 
 /// An in-memory limiter, on a clock that stands still.
-pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter<Memory>, ManualClock) {
+pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter, ManualClock) {
     let clock = ManualClock::new(START);
     let store = MemoryStore::builder().clock(clock.clone()).build();
     (Limiter::builder().store(store).rules(rules).build().expect("good rules"), clock)
 }
 
-pub(crate) fn layer(rules: impl IntoIterator<Item = Rule>) -> (RateLimitLayer<Memory>, ManualClock) {
+pub(crate) fn layer(rules: impl IntoIterator<Item = Rule>) -> (RateLimitLayer, ManualClock) {
     let (limiter, clock) = limiter(rules);
     (RateLimitLayer::new(limiter), clock)
 }
@@ -114,7 +112,7 @@ impl App {
     /// Configures the layer.
     pub(crate) async fn with(
         rules: impl IntoIterator<Item = Rule>,
-        options: impl FnOnce(RateLimitLayer<Memory>) -> RateLimitLayer<Memory>,
+        options: impl FnOnce(RateLimitLayer) -> RateLimitLayer,
     ) -> Self {
         let (layer, clock) = layer(rules);
         let inner = Counting::default();

@@ -23,7 +23,7 @@ impl Clock for TokioClock {
 }
 
 pub(crate) type Inner = BoxCloneSyncService<Request<()>, Reply, Infallible>;
-pub(crate) type Queue = RateLimit<Inner, MemoryStore<TokioClock>>;
+pub(crate) type Queue = RateLimit<Inner>;
 
 /// Which request passed when.
 pub(crate) type Log = Arc<Mutex<Vec<(String, Duration)>>>;
@@ -45,7 +45,7 @@ pub(crate) fn queue(rules: impl IntoIterator<Item = Rule>) -> (Queue, Log) {
 }
 
 /// A service with this limiter.
-pub(crate) fn queue_of(limiter: LimiterBuilder<MemoryStore<TokioClock>>) -> (Queue, Log) {
+pub(crate) fn queue_of(limiter: LimiterBuilder) -> (Queue, Log) {
     let start = Instant::now();
     let log = Log::default();
     let logged = Arc::clone(&log);

@@ -14,14 +14,13 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ratekeeper::key::PeerAddr;
 use ratekeeper::{
-    Decision, JsonRejection, Limiter, ManualClock, MemoryStore, RateLimitLayer, Rejection, Rule, Store,
-    Timestamp,
+    Decision, JsonRejection, Limiter, ManualClock, MemoryStore, RateLimitLayer, Rejection, Rule, Timestamp,
 };
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 pub(crate) type Memory = MemoryStore<ManualClock>;
-pub(crate) type Layered<R = JsonRejection> = RateLimitLayer<Memory, R>;
+pub(crate) type Layered<R = JsonRejection> = RateLimitLayer<R>;
 pub(crate) type Reply = Response<Full<Bytes>>;
 
 /// The time at which the clock stands: a quarter into a second, so that rounding shows.
@@ -38,7 +37,7 @@ pub(crate) fn memory(clock: &ManualClock) -> Memory {
 }
 
 /// An in-memory limiter, on a clock that stands still.
-pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter<Memory>, ManualClock) {
+pub(crate) fn limiter(rules: impl IntoIterator<Item = Rule>) -> (Limiter, ManualClock) {
     let clock = clock();
     let limiter = Limiter::builder().store(memory(&clock)).rules(rules).build().expect("good rules");
     (limiter, clock)
@@ -71,18 +70,16 @@ impl App {
     }
 
     /// A layer over a handler.
-    pub(crate) fn over<S, R>(layer: &RateLimitLayer<S, R>, handler: fn(Request<()>) -> Reply) -> Self
+    pub(crate) fn over<R>(layer: &RateLimitLayer<R>, handler: fn(Request<()>) -> Reply) -> Self
     where
-        S: Store,
         R: Rejection<Full<Bytes>> + Clone + Send + Sync + 'static,
     {
         Self::around(layer, service_fn(move |request| std::future::ready(Ok(handler(request)))))
     }
 
     /// A layer over a service.
-    pub(crate) fn around<S, R, I>(layer: &RateLimitLayer<S, R>, inner: I) -> Self
+    pub(crate) fn around<R, I>(layer: &RateLimitLayer<R>, inner: I) -> Self
     where
-        S: Store,
         R: Rejection<Full<Bytes>> + Clone + Send + Sync + 'static,
         I: Service<Request<()>, Response = Reply, Error = Infallible> + Clone + Send + Sync + 'static,
         I::Future: Send + 'static,

@@ -1,7 +1,5 @@
 //! Stores that are slow or fail.
 
-use std::future::{Future, ready};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,8 +10,6 @@ use ratekeeper_core::Answer;
 
 use crate::support::{Memory, START};
 
-type Answered = Result<Decision, StoreError>;
-
 /// A store that answers after a delay.
 #[derive(Clone, Debug)]
 pub(crate) struct Slow {
@@ -22,29 +18,27 @@ pub(crate) struct Slow {
 }
 
 impl Store for Slow {
-    type Charging = Pin<Box<dyn Future<Output = Answered> + Send>>;
-
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let (answer, after) = (self.store.decide(charges), self.after);
-        Answer::Later(Box::pin(async move {
+        Answer::later(async move {
             tokio::time::sleep(after).await;
             Ok(answer)
-        }))
+        })
     }
 
-    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Answered> + Send {
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         self.store.peek(charges)
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
         self.store.refund(refunds)
     }
 
-    fn debit(&self, charges: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, charges: &[Debit<'_>]) -> Answer<()> {
         self.store.debit(charges)
     }
 
-    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         self.store.reset(rule, key)
     }
 }
@@ -63,33 +57,31 @@ impl Failing {
 }
 
 impl Store for Failing {
-    type Charging = Pin<Box<dyn Future<Output = Answered> + Send>>;
-
-    fn charge(&self, _: &[Charge<'_>]) -> Answer<Self::Charging> {
+    fn charge(&self, _: &[Charge<'_>]) -> Answer<Decision> {
         let error = self.error();
         match self.after {
             None => Answer::Now(Err(error)),
-            Some(after) => Answer::Later(Box::pin(async move {
+            Some(after) => Answer::later(async move {
                 tokio::time::sleep(after).await;
                 Err(error)
-            })),
+            }),
         }
     }
 
-    fn peek(&self, _: &[Charge<'_>]) -> impl Future<Output = Answered> + Send {
-        ready(Err(self.error()))
+    fn peek(&self, _: &[Charge<'_>]) -> Answer<Decision> {
+        Answer::Now(Err(self.error()))
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(Err(self.error()))
+    fn refund(&self, _: &[Refund<'_>]) -> Answer<()> {
+        Answer::Now(Err(self.error()))
     }
 
-    fn debit(&self, _: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(Err(self.error()))
+    fn debit(&self, _: &[Debit<'_>]) -> Answer<()> {
+        Answer::Now(Err(self.error()))
     }
 
-    fn reset(&self, _: RuleName, _: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(Err(self.error()))
+    fn reset(&self, _: RuleName, _: KeyRef<'_>) -> Answer<()> {
+        Answer::Now(Err(self.error()))
     }
 }
 
@@ -116,30 +108,28 @@ impl Flaky {
 }
 
 impl Store for Flaky {
-    type Charging = Pin<Box<dyn Future<Output = Answered> + Send>>;
-
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         let answer = self.answer(|store| store.decide(charges));
-        Answer::Later(Box::pin(async move {
+        Answer::later(async move {
             tokio::task::yield_now().await;
             answer
-        }))
+        })
     }
 
-    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Answered> + Send {
-        ready(self.answer(|store| store.look(charges)))
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        Answer::Now(self.answer(|store| store.look(charges)))
     }
 
-    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(self.answer(|store| drop(store.refund(refunds))))
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
+        Answer::Now(self.answer(|store| drop(store.refund(refunds))))
     }
 
-    fn debit(&self, charges: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(self.answer(|store| drop(store.debit(charges))))
+    fn debit(&self, charges: &[Debit<'_>]) -> Answer<()> {
+        Answer::Now(self.answer(|store| drop(store.debit(charges))))
     }
 
-    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(self.answer(|store| drop(store.reset(rule, key))))
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
+        Answer::Now(self.answer(|store| drop(store.reset(rule, key))))
     }
 }
 
@@ -156,25 +146,23 @@ impl Canned {
 }
 
 impl Store for Canned {
-    type Charging = std::future::Ready<Answered>;
-
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         Answer::Now(Ok(self.decision(charges)))
     }
 
-    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Answered> + Send {
-        ready(Ok(self.decision(charges)))
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        Answer::Now(Ok(self.decision(charges)))
     }
 
-    fn refund(&self, _: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(Ok(()))
+    fn refund(&self, _: &[Refund<'_>]) -> Answer<()> {
+        Answer::Now(Ok(()))
     }
 
-    fn debit(&self, _: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(Ok(()))
+    fn debit(&self, _: &[Debit<'_>]) -> Answer<()> {
+        Answer::Now(Ok(()))
     }
 
-    fn reset(&self, _: RuleName, _: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
-        ready(Ok(()))
+    fn reset(&self, _: RuleName, _: KeyRef<'_>) -> Answer<()> {
+        Answer::Now(Ok(()))
     }
 }

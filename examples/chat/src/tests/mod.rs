@@ -1,6 +1,5 @@
 //! How much may be said, with a manual clock.
 
-#[path = "../tests/program/client.rs"]
 mod client;
 
 use std::time::Duration;

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// Failures are panics: this is for tests.
 #[derive(Debug)]
-pub struct Program {
+pub(crate) struct Program {
     process: Child,
     address: SocketAddr,
 }
@@ -25,7 +25,7 @@ impl Program {
     ///
     /// When it does not print where it listens.
     #[must_use]
-    pub fn start(path: &str, environment: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(path: &str, environment: &[(&str, &str)]) -> Self {
         let mut process = command(path, environment).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -39,7 +39,7 @@ impl Program {
     ///
     /// When it exits with anything but 1, or panics.
     #[must_use]
-    pub fn fails(path: &str, environment: &[(&str, &str)]) -> String {
+    pub(crate) fn fails(path: &str, environment: &[(&str, &str)]) -> String {
         let output = command(path, environment).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{error}");
@@ -49,13 +49,13 @@ impl Program {
 
     /// Where it listens.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Sends `GET path`.
     #[must_use]
-    pub fn get(&self, path: &str) -> Reply {
+    pub(crate) fn get(&self, path: &str) -> Reply {
         self.send("GET", path, &[], "")
     }
 
@@ -65,7 +65,7 @@ impl Program {
     ///
     /// When there is no answer.
     #[must_use]
-    pub fn send(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Reply {
+    pub(crate) fn send(&self, method: &str, path: &str, fields: &[(&str, &str)], body: &str) -> Reply {
         let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: {}\r\n{fields}\r\n",
@@ -97,7 +97,7 @@ impl Drop for Program {
 
 /// The text of a response, head and body.
 #[derive(Clone, Debug)]
-pub struct Reply(String);
+pub(crate) struct Reply(String);
 
 impl Reply {
     /// The status.
@@ -106,12 +106,12 @@ impl Reply {
     ///
     /// When there is none.
     #[must_use]
-    pub fn status(&self) -> u16 {
+    pub(crate) fn status(&self) -> u16 {
         self.0.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
     }
 
     /// The values of a header field, named in lower case: one for each of its lines.
-    pub fn fields(&self, name: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn fields(&self, name: &str) -> impl Iterator<Item = &str> {
         let (head, _) = self.parts();
         head.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix(": "))
     }
@@ -122,7 +122,7 @@ impl Reply {
     ///
     /// When there is none.
     #[must_use]
-    pub fn field(&self, name: &str) -> &str {
+    pub(crate) fn field(&self, name: &str) -> &str {
         self.fields(name).next().unwrap_or_else(|| panic!("no {name} in {}", self.0))
     }
 
@@ -132,13 +132,13 @@ impl Reply {
     ///
     /// When there is none.
     #[must_use]
-    pub fn number(&self, name: &str) -> u64 {
+    pub(crate) fn number(&self, name: &str) -> u64 {
         self.field(name).parse().unwrap_or_else(|_| panic!("no number in {name}: {}", self.0))
     }
 
     /// The body.
     #[must_use]
-    pub fn body(&self) -> &str {
+    pub(crate) fn body(&self) -> &str {
         self.parts().1
     }
 

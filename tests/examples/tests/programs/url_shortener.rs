@@ -1,11 +1,13 @@
-//! The program, as in the README.
+//! The URL shortener, as in its README.
 
 use std::time::Instant;
 
-use example_support::{Program, Reply};
 use ratekeeper_servers::{RedisServer, wait};
 
-const PATH: &str = env!("CARGO_BIN_EXE_url-shortener");
+use crate::environment::{listen_is_named, redis_is_named_without_its_password};
+use crate::support::{Program, Reply};
+
+const PATH: &str = env!("CARGO_BIN_EXE_example-url-shortener");
 const URL: &str = "https://www.rust-lang.org/";
 
 fn redis() -> RedisServer {
@@ -93,11 +95,6 @@ fn two_processes_have_one_budget_and_without_redis_links_are_followed_but_not_ma
 
 #[test]
 fn an_environment_that_makes_no_sense_is_named() {
-    let error = Program::fails(PATH, &[("LISTEN", "nonsense")]);
-    assert!(
-        error.contains("LISTEN is `nonsense`, which is not an address such as 127.0.0.1:3000"),
-        "{error}"
-    );
-    let error = Program::fails(PATH, &[("REDIS_URL", "nonsense")]);
-    assert!(error.contains("REDIS_URL is not an address such as redis://127.0.0.1:6379"), "{error}");
+    listen_is_named(PATH, &[]);
+    redis_is_named_without_its_password(PATH);
 }

@@ -1,13 +1,15 @@
-//! The program, as in the README.
+//! The proxy of a language model, as in its README.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use example_support::{Program, Reply};
 use ratekeeper_servers::{RedisServer, wait};
 
-const PATH: &str = env!("CARGO_BIN_EXE_llm-proxy");
+use crate::environment::{listen_is_named, redis_is_named_without_its_password};
+use crate::support::{Program, Reply};
+
+const PATH: &str = env!("CARGO_BIN_EXE_example-llm-proxy");
 
 fn redis() -> RedisServer {
     RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
@@ -94,11 +96,6 @@ fn two_processes_have_one_budget_and_a_half_each_without_redis() {
 
 #[test]
 fn an_environment_that_makes_no_sense_is_named() {
-    let error = Program::fails(PATH, &[("LISTEN", "nonsense")]);
-    assert!(
-        error.contains("LISTEN is `nonsense`, which is not an address such as 127.0.0.1:3000"),
-        "{error}"
-    );
-    let error = Program::fails(PATH, &[("REDIS_URL", "nonsense")]);
-    assert!(error.contains("REDIS_URL is not an address such as redis://127.0.0.1:6379"), "{error}");
+    listen_is_named(PATH, &[]);
+    redis_is_named_without_its_password(PATH);
 }

@@ -1,14 +1,14 @@
-//! The program, started with an invalid `LISTEN`.
+//! The smallest service, started with an invalid `LISTEN`.
 
-use example_support::Program;
+use crate::support::Program;
 
-const PATH: &str = env!("CARGO_BIN_EXE_quickstart");
+const PATH: &str = env!("CARGO_BIN_EXE_example-quickstart");
 
 #[test]
 fn a_bad_address_is_named_and_the_program_ends_with_1() {
     for address in ["nonsense", "", "127.0.0.1", "127.0.0.1:99999"] {
         let error = Program::fails(PATH, &[("LISTEN", address)]);
-        assert!(error.contains(&format!("LISTEN is `{address}`")), "{error}");
+        assert!(error.contains(&format!("cannot listen on LISTEN={address}\n")), "{error}");
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use example_support::Program;
 use ratekeeper_servers::{RedisServer, wait};
 
-use crate::client::Client;
+use super::client::Client;
+use crate::environment::{listen_is_named, redis_is_named_without_its_password};
+use crate::support::Program;
 
-const PATH: &str = env!("CARGO_BIN_EXE_chat");
+const PATH: &str = env!("CARGO_BIN_EXE_example-chat");
 
 fn redis() -> RedisServer {
     RedisServer::start().unwrap_or_else(|error| panic!("{error}"))
@@ -105,11 +106,6 @@ async fn a_user_has_one_budget_in_two_processes_and_half_of_it_in_each_without_r
 
 #[test]
 fn an_environment_that_makes_no_sense_is_named() {
-    let error = Program::fails(PATH, &[("LISTEN", "nonsense")]);
-    assert!(
-        error.contains("LISTEN is `nonsense`, which is not an address such as 127.0.0.1:3000"),
-        "{error}"
-    );
-    let error = Program::fails(PATH, &[("REDIS_URL", "nonsense")]);
-    assert!(error.contains("REDIS_URL is not an address such as redis://127.0.0.1:6379"), "{error}");
+    listen_is_named(PATH, &[]);
+    redis_is_named_without_its_password(PATH);
 }

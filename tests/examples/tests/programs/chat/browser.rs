@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use example_support::Program;
 use serde_json::{Value, json};
 use thirtyfour::{By, Key, WebDriver, WebElement};
 
-use crate::client::Client;
-use crate::driver::Driver;
+use super::client::Client;
+use super::driver::Driver;
+use crate::support::Program;
 
 /// How long the page may take for what is expected of it. Far more than it needs, since the machine may be
 /// busy.
@@ -89,7 +89,7 @@ async fn until(what: &str, mut is_true: impl AsyncFnMut() -> bool) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium and chromedriver, which ./scripts/test installs"]
 async fn the_page_tells_what_is_left_and_when_one_may_speak_again() {
-    let program = Program::start(env!("CARGO_BIN_EXE_chat"), &[]);
+    let program = Program::start(env!("CARGO_BIN_EXE_example-chat"), &[]);
     let driver = Driver::start();
     let page = Page(driver.open().await);
 
@@ -135,7 +135,7 @@ async fn the_page_tells_what_is_left_and_when_one_may_speak_again() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Chromium and chromedriver, which ./scripts/test installs"]
 async fn the_page_tells_when_one_may_join_again() {
-    let program = Program::start(env!("CARGO_BIN_EXE_chat"), &[]);
+    let program = Program::start(env!("CARGO_BIN_EXE_example-chat"), &[]);
     let driver = Driver::start();
     let page = Page(driver.open().await);
     // The browser may take so long to join that there is budget again. Then it is too slow once more, or not.
