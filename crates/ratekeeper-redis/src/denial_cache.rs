@@ -157,12 +157,11 @@ fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<T
     if quota.algorithm() != Algorithm::SlidingLog || outcome.reset_after().is_zero() {
         return None;
     }
-    match outcome.retry() {
-        None => Some(decided.saturating_add(outcome.refill_after())),
-        Some(Retry::After(wait)) => Some(decided.saturating_add(wait)),
-        // This holds until all entries have left.
-        Some(Retry::Never) => None,
-    }
+    let known_for = match outcome.retry() {
+        Some(Retry::After(wait)) => wait,
+        None | Some(Retry::Never) => outcome.refill_after(),
+    };
+    Some(decided.saturating_add(known_for))
 }
 
 impl Shard {
@@ -335,9 +334,12 @@ impl DenialCache {
                 continue;
             }
             let cost = charge.cost;
-            let known_cost = match charge.quota.algorithm() {
-                Algorithm::SlidingLog if outcome.is_admitted() => cost,
-                Algorithm::SlidingLog => cost.checked_next_power_of_two().unwrap_or(u32::MAX),
+            let known_cost = match (charge.quota.algorithm(), outcome.retry()) {
+                (Algorithm::SlidingLog, None) => cost,
+                (Algorithm::SlidingLog, Some(Retry::After(_))) => {
+                    cost.checked_next_power_of_two().unwrap_or(u32::MAX)
+                }
+                (Algorithm::SlidingLog, Some(Retry::Never)) => 0,
                 _ => u32::MAX,
             };
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
