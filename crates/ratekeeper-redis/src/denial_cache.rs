@@ -308,10 +308,13 @@ impl DenialCache {
         }
         let decision = verdict.to_decision();
         let mut totals = Totals::new(charges.len());
-        for ((charge, place), (_, outcome)) in charges.iter().zip(places).zip(decision.outcomes()) {
-            if totals.add(*place as u64, charge.cost).is_some() {
-                continue;
-            }
+        let charged = charges.iter().zip(places).zip(decision.outcomes());
+        let mut charged: SmallVec<[_; 4]> = charged
+            .filter(|((charge, place), _)| totals.add(**place as u64, charge.cost).is_none())
+            .collect();
+        // Those that deny come last: whoever finds them finds the others, too.
+        charged.sort_by_key(|(_, (_, outcome))| !outcome.is_admitted());
+        for ((charge, place), (_, outcome)) in charged {
             let hash = charge.counter.hash;
             let mut shard = self.shard(hash);
             let is_known = shard.entries.contains_key(&hash);
