@@ -29,11 +29,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::connections::Connections;
-use crate::request::late_parts::Whole;
+use crate::request::late_parts::LateParts;
 use crate::request::pending::{PendingReply, make};
 use crate::request::totals::FEW;
 use crate::request::verdict::Verdict;
-use crate::request::{Apart, Ask, Charges, Decided, Kind, OwnCharge, Told};
+use crate::request::{Answer, Ask, Charges, Decided, Kind, OwnCharge, Split};
 
 /// The parts of a request.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct MultiSlot {
     /// Where to ask, and where to give back.
     connections: Connections,
     /// For parts that answer too late.
-    whole: Arc<Whole>,
+    whole: Arc<LateParts>,
     /// When the caller stops waiting.
     deadline: Instant,
     /// Whether nothing is charged.
@@ -57,12 +57,12 @@ struct Part {
     charges: Charges,
     state: State,
     /// The question that charges them, if so far they were only peeked at.
-    next: Option<(Ask, PendingReply<Told>)>,
+    next: Option<(Ask, PendingReply<Answer>)>,
 }
 
 #[derive(Debug)]
 enum State {
-    Pending(PendingReply<Told>),
+    Pending(PendingReply<Answer>),
     Answered(Result<Decided, StoreError>),
     /// Passed on, or given back.
     Done,
@@ -113,7 +113,7 @@ impl MultiSlot {
         deadline: Instant,
         peek: bool,
     ) -> Self {
-        let whole = Arc::new(Whole::new());
+        let whole = Arc::new(LateParts::new());
         let mut several =
             Self { parts: Vec::with_capacity(groups.len()), order, connections, whole, deadline, peek };
         for charges in groups {
@@ -124,7 +124,7 @@ impl MultiSlot {
     }
 
     /// Asks about each counter of a request separately.
-    pub(crate) fn divided(Apart { charges, deadline, peek }: Apart, connections: Connections) -> Self {
+    pub(crate) fn divided(Split { charges, deadline, peek }: Split, connections: Connections) -> Self {
         let (groups, order) = by(charges, |charge| charge.counter);
         Self::ask(groups, order, connections, deadline, peek)
     }
@@ -218,8 +218,8 @@ impl MultiSlot {
         for part in &mut self.parts {
             let answer = match std::mem::replace(&mut part.state, State::Done) {
                 State::Pending(asking) => match asking.cancel() {
-                    Some(Told::Decided(decided)) => Some(decided),
-                    Some(Told::Apart(_)) | None => None,
+                    Some(Answer::Decided(decided)) => Some(decided),
+                    Some(Answer::Split(_)) | None => None,
                 },
                 State::Answered(answer) => answer.ok(),
                 State::Done => None,
@@ -242,8 +242,10 @@ impl Future for MultiSlot {
             while let Some(part) = self.parts.get_mut(next) {
                 if let State::Pending(asking) = &mut part.state {
                     match Pin::new(asking).poll(cx) {
-                        Poll::Ready(Ok(Told::Decided(decided))) => part.state = State::Answered(Ok(decided)),
-                        Poll::Ready(Ok(Told::Apart(apart))) => {
+                        Poll::Ready(Ok(Answer::Decided(decided))) => {
+                            part.state = State::Answered(Ok(decided));
+                        }
+                        Poll::Ready(Ok(Answer::Split(apart))) => {
                             self.divide(next, apart.charges);
                             continue;
                         }

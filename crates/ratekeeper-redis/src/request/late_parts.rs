@@ -9,7 +9,7 @@ use crate::request::{Ask, Decided};
 /// A part whose time is up is reported as failed, but a server may have charged it nevertheless, and in time.
 /// What is done when its answer comes depends on the answer that the request as a whole was given.
 #[derive(Debug)]
-pub(crate) struct Whole(Mutex<End>);
+pub(crate) struct LateParts(Mutex<End>);
 
 #[derive(Debug)]
 enum End {
@@ -21,7 +21,7 @@ enum End {
     Over,
 }
 
-impl Whole {
+impl LateParts {
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(End::Open(Vec::new())))
     }

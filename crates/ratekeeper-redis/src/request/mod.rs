@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::name::{Counted, Names};
-use crate::request::late_parts::Whole;
+use crate::request::late_parts::LateParts;
 use crate::request::settlement::{Settlement, What};
 use crate::request::verdict::Verdict;
 
@@ -57,15 +57,15 @@ pub(crate) struct Decided {
 
 /// The answer to a question about charges.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum Answer {
     Decided(Decided),
     /// Nothing was done: each counter has to be asked about separately.
-    Apart(Apart),
+    Split(Split),
 }
 
 /// Charges whose counters are in one slot, but not on one node: the slot is moving from one node to another.
 #[derive(Debug)]
-pub(crate) struct Apart {
+pub(crate) struct Split {
     pub(crate) charges: Charges,
     /// When the caller stops waiting.
     pub(crate) deadline: Instant,
@@ -80,7 +80,7 @@ impl Decided {
             let counter = charge.counter;
             let what = What::Refund { cost: charge.cost, receipt: Some(receipt) };
             let settlement = Box::new(Settlement { counter, what });
-            Ask::new(Kind::Settle { settlement, reply: None }, Instant::now() + UNHURRIED)
+            Ask::new(Kind::Settle { settlement, reply: None }, Instant::now() + SETTLE_TIMEOUT)
         };
         // A decision that denied has no receipts.
         self.charges.iter().zip(self.verdict.to_decision().receipts()).map(refund).collect()
@@ -106,12 +106,12 @@ pub(crate) enum Kind {
     /// `part`: the whole request, if other parts of it are charged elsewhere.
     Charge {
         charges: Charges,
-        part: Option<Arc<Whole>>,
-        reply: Reply<Told>,
+        part: Option<Arc<LateParts>>,
+        reply: Reply<Answer>,
     },
     Peek {
         charges: Charges,
-        reply: Reply<Told>,
+        reply: Reply<Answer>,
     },
     Settle {
         settlement: Box<Settlement>,
@@ -128,8 +128,8 @@ impl Kind {
     pub(crate) fn about(
         charges: Charges,
         peek: bool,
-        part: Option<Arc<Whole>>,
-        reply: oneshot::Sender<Result<Told, StoreError>>,
+        part: Option<Arc<LateParts>>,
+        reply: oneshot::Sender<Result<Answer, StoreError>>,
     ) -> Self {
         let reply = Some(reply);
         if peek { Self::Peek { charges, reply } } else { Self::Charge { charges, part, reply } }
@@ -229,8 +229,8 @@ impl Ask {
             Kind::Charge { charges, part, reply } => {
                 let decided = Decided { verdict, before, charges };
                 match (reply, part) {
-                    (Some(reply), _) => match reply.send(Ok(Told::Decided(decided))) {
-                        Err(Ok(Told::Decided(unheard))) => unheard.give_back(),
+                    (Some(reply), _) => match reply.send(Ok(Answer::Decided(decided))) {
+                        Err(Ok(Answer::Decided(unheard))) => unheard.give_back(),
                         _ => Vec::new(),
                     },
                     (None, Some(whole)) => whole.late(decided),
@@ -238,7 +238,7 @@ impl Ask {
                 }
             }
             Kind::Peek { reply: Some(reply), .. } => {
-                drop(reply.send(Ok(Told::Decided(Decided { verdict, before, charges: Charges::new() }))));
+                drop(reply.send(Ok(Answer::Decided(Decided { verdict, before, charges: Charges::new() }))));
                 Vec::new()
             }
             _ => Vec::new(),
@@ -257,7 +257,7 @@ impl Ask {
         if let Kind::Charge { charges, reply: Some(reply), .. } | Kind::Peek { charges, reply: Some(reply) } =
             self.kind
         {
-            drop(reply.send(Ok(Told::Apart(Apart { charges, deadline, peek }))));
+            drop(reply.send(Ok(Answer::Split(Split { charges, deadline, peek }))));
         }
     }
 
@@ -269,4 +269,4 @@ impl Ask {
 }
 
 /// How long a settlement may take: no incoming request waits for it.
-pub(crate) const UNHURRIED: Duration = Duration::from_secs(1);
+pub(crate) const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -23,7 +23,7 @@ use crate::error::{SetupError, unavailable};
 use crate::name::Counted;
 use crate::request::pending::{PendingReply, all, make};
 use crate::request::settlement::{Settlement, What};
-use crate::request::{Charges, Kind, OwnCharge, UNHURRIED};
+use crate::request::{Charges, Kind, OwnCharge, SETTLE_TIMEOUT};
 
 /// How many charges a request may have. No application has as many rules, and each takes a two-byte number in
 /// the question.
@@ -136,8 +136,8 @@ impl RedisStore {
     }
 
     /// How long an operation may take that no incoming request waits for.
-    fn unhurried(&self) -> Duration {
-        self.inner.config.timeout.max(UNHURRIED)
+    fn settle_timeout(&self) -> Duration {
+        self.inner.config.timeout.max(SETTLE_TIMEOUT)
     }
 
     fn counted(&self, rule: RuleName, key: KeyRef<'_>) -> Counted {
@@ -149,7 +149,7 @@ impl RedisStore {
         let hand_over = |settlement: Settlement| {
             self.inner.denied.forget(&settlement.counter);
             let settlement = Box::new(settlement);
-            self.ask(self.unhurried(), |reply| Kind::Settle { settlement, reply: Some(reply) })
+            self.ask(self.settle_timeout(), |reply| Kind::Settle { settlement, reply: Some(reply) })
         };
         settlements.map(hand_over).collect()
     }
@@ -231,7 +231,7 @@ impl Store for RedisStore {
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         let counter = Box::new(self.counted(rule, key));
         self.inner.denied.forget(&counter);
-        Answer::later(self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) }))
+        Answer::later(self.ask(self.settle_timeout(), |reply| Kind::Reset { counter, reply: Some(reply) }))
     }
 }
 

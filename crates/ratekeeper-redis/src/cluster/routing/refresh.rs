@@ -27,7 +27,7 @@ impl Router {
     /// Asks the nodes which of them has which slots: those known now, and those that the store was built
     /// with, in case all that are known now are wrong.
     async fn refresh(self: &Arc<Self>, kept: &mut Kept) -> Result<News, RedisError> {
-        let known: Vec<Address> = self.links().keys().cloned().collect();
+        let known: Vec<Address> = self.nodes().keys().cloned().collect();
         let known = known.into_iter().map(|(host, port)| at(self.node_info(), host, port));
         let seeds = self.seeds.iter().map(|seed| seed.get_connection_info().clone());
         let address = |info: &ConnectionInfo| match info.addr() {
@@ -68,20 +68,20 @@ impl Router {
         if is_new {
             // For instance, a replica has taken over, and until then all nodes may have said that the cluster
             // is down.
-            self.links().values().for_each(|node| node.link.retry());
+            self.nodes().values().for_each(|node| node.connection.retry());
         }
         for node in &nodes {
-            self.link_to(node);
+            self.connect_to(node);
         }
-        self.links().retain(|address, node| {
+        self.nodes().retain(|address, node| {
             let kept = nodes.contains(address) || node.asked.is_some_and(|asked| asked.elapsed() < KEPT);
             if !kept {
-                node.link.close();
+                node.connection.close();
             }
             kept
         });
-        let homeless = std::mem::take(&mut *self.homeless.lock().unwrap_or_else(PoisonError::into_inner));
-        homeless.into_iter().for_each(|ask| self.put(ask));
+        let unrouted = std::mem::take(&mut *self.unrouted.lock().unwrap_or_else(PoisonError::into_inner));
+        unrouted.into_iter().for_each(|ask| self.put(ask));
         is_new
     }
 
@@ -108,21 +108,22 @@ impl Router {
     /// known.
     fn trouble(&self) -> (Option<StoreError>, bool) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let links = self.links();
-        let links = links.iter().filter(|(address, _)| map.has_slots(address)).map(|(_, node)| &node.link);
-        let (new, tried): (Vec<_>, Vec<_>) = links.partition(|link| link.breaker().is_untried());
+        let nodes = self.nodes();
+        let nodes =
+            nodes.iter().filter(|(address, _)| map.has_slots(address)).map(|(_, node)| &node.connection);
+        let (new, tried): (Vec<_>, Vec<_>) = nodes.partition(|connection| connection.breaker().is_untried());
         (tried.into_iter().find_map(Connection::refuses), new.is_empty())
     }
 
     /// Futures that complete when a node fails, or works again.
     fn changes(&self) -> FuturesUnordered<impl Future<Output = ()> + use<>> {
-        let links = self.links();
+        let nodes = self.nodes();
         let change = |node: &Node| {
-            let mut states = node.link.breaker().watch();
+            let mut states = node.connection.breaker().watch();
             let was_open = states.borrow().is_open();
             async move { drop(states.wait_for(|state| state.is_open() != was_open).await) }
         };
-        links.values().map(change).collect()
+        nodes.values().map(change).collect()
     }
 }
 
