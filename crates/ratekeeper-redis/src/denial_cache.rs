@@ -5,7 +5,7 @@
 //! second at a time, because refunds by other processes are not known here. Then one request asks Redis, and
 //! those that arrive before the answer wait for it: a flood costs one question a second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::name::{ByHash, Counted, Names};
 use crate::request::Charges;
-use crate::request::totals::Totals;
 use crate::request::verdict::Verdict;
 
 /// How many shards the counters are in, each with its own lock.
@@ -79,6 +78,9 @@ impl Drop for Question {
         }
     }
 }
+
+/// The counters of a request that were looked at.
+type Seen = HashSet<u64, ByHash>;
 
 /// The outcome of a charge, and its time by Redis's clock.
 type Said = (Timestamp, Outcome);
@@ -231,11 +233,11 @@ impl DenialCache {
         while !self.is_empty() {
             let local = self.passed();
             let mut known: SmallVec<[Option<Said>; 4]> = SmallVec::new();
-            let (mut denied, mut stale, mut totals) = (None, None, Totals::new(charges.len()));
+            let (mut denied, mut stale, mut seen) = (None, None, Seen::default());
             for charge in charges {
                 let hash = self.names.hash(charge.rule, charge.key);
                 // A request that charges a counter twice is rare, and what it is told depends on both charges.
-                if totals.add(hash, charge.cost).is_some() {
+                if charges.len() > 1 && !seen.insert(hash) {
                     return Lookup::Ask;
                 }
                 let mut shard = self.shard(hash);
@@ -307,11 +309,10 @@ impl DenialCache {
             return;
         }
         let decision = verdict.to_decision();
-        let mut totals = Totals::new(charges.len());
+        let mut seen = Seen::default();
         let charged = charges.iter().zip(places).zip(decision.outcomes());
-        let mut charged: SmallVec<[_; 4]> = charged
-            .filter(|((charge, place), _)| totals.add(**place as u64, charge.cost).is_none())
-            .collect();
+        let mut charged: SmallVec<[_; 4]> =
+            charged.filter(|((_, place), _)| seen.insert(**place as u64)).collect();
         // Those that deny come last: whoever finds them finds the others, too.
         charged.sort_by_key(|(_, (_, outcome))| !outcome.is_admitted());
         for ((charge, place), (_, outcome)) in charged {

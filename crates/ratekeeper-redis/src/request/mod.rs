@@ -1,12 +1,9 @@
 //! Questions to Redis, and where their answers go.
 
-pub(crate) mod late_parts;
 pub(crate) mod pending;
 pub(crate) mod settlement;
-pub(crate) mod totals;
 pub(crate) mod verdict;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_core::{Charge, Decision, Quota, Receipt, RuleName, StoreError};
@@ -14,7 +11,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::name::{Counted, Names};
-use crate::request::late_parts::LateParts;
 use crate::request::settlement::{Settlement, What};
 use crate::request::verdict::Verdict;
 
@@ -103,10 +99,10 @@ pub(crate) struct Ask {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// `part`: the whole request, if other parts of it are charged elsewhere.
+    /// `part`: whether other parts of the request are charged elsewhere.
     Charge {
         charges: Charges,
-        part: Option<Arc<LateParts>>,
+        part: bool,
         reply: Reply<Answer>,
     },
     Peek {
@@ -124,11 +120,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Asks about charges. `part`: the whole request, if these are only a part of it.
+    /// Asks about charges. `part`: whether these are only a part of a request.
     pub(crate) fn about(
         charges: Charges,
         peek: bool,
-        part: Option<Arc<LateParts>>,
+        part: bool,
         reply: oneshot::Sender<Result<Answer, StoreError>>,
     ) -> Self {
         let reply = Some(reply);
@@ -181,7 +177,7 @@ impl Ask {
 
     /// Whether other parts of the same request are charged elsewhere.
     pub(crate) const fn is_part(&self) -> bool {
-        matches!(self.kind, Kind::Charge { part: Some(_), .. })
+        matches!(self.kind, Kind::Charge { part: true, .. })
     }
 
     /// Whether the caller has gone, so that it need not be done. Settlements and resets are always done.
@@ -223,18 +219,13 @@ impl Ask {
     ///
     /// If the caller has gone, its request went away before it was admitted, and the charges are given back.
     /// If the caller was told that the store failed, its rules may have let the request in, and the charges
-    /// stay; unless this is a part, and the whole was denied.
+    /// stay.
     pub(crate) fn decided(self, verdict: Verdict, before: Option<Box<Decision>>) -> Vec<Self> {
         match self.kind {
-            Kind::Charge { charges, part, reply } => {
-                let decided = Decided { verdict, before, charges };
-                match (reply, part) {
-                    (Some(reply), _) => match reply.send(Ok(Answer::Decided(decided))) {
-                        Err(Ok(Answer::Decided(unheard))) => unheard.give_back(),
-                        _ => Vec::new(),
-                    },
-                    (None, Some(whole)) => whole.late(decided),
-                    (None, None) => Vec::new(),
+            Kind::Charge { charges, reply: Some(reply), .. } => {
+                match reply.send(Ok(Answer::Decided(Decided { verdict, before, charges }))) {
+                    Err(Ok(Answer::Decided(unheard))) => unheard.give_back(),
+                    _ => Vec::new(),
                 }
             }
             Kind::Peek { reply: Some(reply), .. } => {
