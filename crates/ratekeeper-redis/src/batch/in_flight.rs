@@ -87,7 +87,7 @@ impl Commands {
         match <[Cmd; 1]>::try_from(self.all) {
             Ok([only]) => Ok(vec![connection.send_packed_command(&only).await?]),
             Err(several) => {
-                let mut pipeline = redis::Pipeline::with_capacity(several.len());
+                let mut pipeline = redis::Pipeline::new();
                 let count = several.len();
                 several.into_iter().for_each(|command| {
                     pipeline.add_command(command);

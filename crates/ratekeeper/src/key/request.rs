@@ -26,11 +26,23 @@ pub struct Header(HeaderName);
 /// Callers can send whatever they like. With a value that nobody has checked, such as an API key before it is
 /// looked up, one caller can pose as any number of callers: limit these by their address as well.
 ///
+/// The case of the name makes no difference.
+///
 /// # Panics
 ///
-/// If the name is not a lower-case header name.
-pub fn header(name: &'static str) -> Header {
-    Header(HeaderName::from_static(name))
+/// If it is not the name of a header field. To have an error instead, make a [`Header`] from a `HeaderName`.
+#[track_caller]
+pub fn header(name: &str) -> Header {
+    Header(field_name(name))
+}
+
+/// The name of a field, whatever its case.
+#[track_caller]
+pub(super) fn field_name(name: &str) -> HeaderName {
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("`{name}` is not the name of a header field"),
+    }
 }
 
 /// For names that are known only at run time.
@@ -82,6 +94,10 @@ impl<K: KeyExtractor> KeyExtractor for Secret<K> {
 
     fn is_required(&self) -> bool {
         self.0.is_required()
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
     }
 }
 
@@ -198,7 +214,8 @@ pub struct PathParam(Cow<'static, str>);
 /// The value of a path parameter, percent-decoded.
 ///
 /// The parameter is one of the pattern by which the rule matched, or of any of them if it matched by several.
-/// Otherwise it is one of the matched route (with the `axum` feature). A service nested with
+/// Otherwise it is one of the matched route (with the `axum` feature): of a rule without paths, or with one
+/// that ends in `{*rest}`. For any other rule, a parameter that none of its paths has is an error. A service nested with
 /// `Router::nest_service` has no route parameters. There, have the rule match by patterns, of which it takes
 /// three: `/tenants/{tenant}`, `/tenants/{tenant}/` and `/tenants/{tenant}/{*rest}`.
 ///
@@ -213,6 +230,10 @@ pub fn path_param(name: impl Into<Cow<'static, str>>) -> PathParam {
 impl KeyExtractor for PathParam {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         head.path_param(&self.0).as_deref().into()
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        names.push(&self.0);
     }
 }
 

@@ -259,3 +259,20 @@ fn without_a_route_there_are_neither_parameters_nor_a_route() {
     assert_eq!(key_of(&path_param("id"), &to("/users/7")), None);
     assert_eq!(key_of(&route(), &to("/users/7")), None);
 }
+
+#[test]
+fn the_name_of_a_field_is_written_in_any_case() {
+    let request = with(&[("x-tenant", b"acme")]);
+    for name in ["x-tenant", "X-Tenant", "X-TENANT"] {
+        assert_eq!(shown(&header(name), &request), "acme");
+    }
+    let field = crate::key::TrustedProxies::hops(1).in_field("CF-Connecting-IP");
+    let request = with(&[("cf-connecting-ip", b"203.0.113.9")]);
+    assert_eq!(shown(&crate::key::client_ip(field), &request), "203.0.113.9");
+}
+
+#[test]
+#[should_panic(expected = "`x tenant` is not the name of a header field")]
+fn what_cannot_be_the_name_of_a_field_is_a_mistake_of_the_programmer() {
+    let _ = header("x tenant");
+}

@@ -1,0 +1,84 @@
+//! `RateLimit` and `RateLimit-Policy`, as in draft-ietf-httpapi-ratelimit-headers-11.
+//!
+//! Each rule is a separate member, on a separate line. A list may be spread over lines, so nested layers can
+//! add to it. The policy lines never change, so they are made once.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use ratekeeper_core::{Outcome, Quota, Retry, RuleName};
+
+use super::seconds;
+
+const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+/// The largest integer of a structured field (RFC 9651, section 3.3.1).
+const MAX_INTEGER: u64 = 999_999_999_999_999;
+
+/// The member of `RateLimit-Policy` for a rule with this quota: the most that it holds, and how long that
+/// takes to come back.
+pub(crate) fn policy(rule: RuleName, quota: &Quota) -> HeaderValue {
+    let window = match quota.algorithm() {
+        ratekeeper_core::Algorithm::TokenBucket | ratekeeper_core::Algorithm::LeakyBucket => {
+            quota.full_refill()
+        }
+        _ => quota.period(),
+    };
+    value(format!("\"{rule}\";q={};w={}", quota.max(), seconds(window).min(MAX_INTEGER)))
+}
+
+/// Removes both fields if a handler has written one of them in another form, such as the dictionary of draft 7:
+/// one member of another form makes a whole list unreadable (RFC 9651, section 1.1). Here each member is a
+/// string with parameters.
+pub(super) fn remove_other_forms(headers: &mut HeaderMap) {
+    let is_item = |line: &HeaderValue| line.as_bytes().trim_ascii().starts_with(b"\"");
+    if [&POLICY, &RATELIMIT].iter().any(|name| !headers.get_all(*name).iter().all(is_item)) {
+        headers.remove(&POLICY);
+        headers.remove(&RATELIMIT);
+    }
+}
+
+/// Adds a rule's members to what an inner layer, or another rule, has written. A full map, with thousands of
+/// fields, is left unchanged.
+pub(super) fn append(policy: HeaderValue, limit: HeaderValue, headers: &mut HeaderMap) {
+    if headers.try_append(&POLICY, policy).is_ok() {
+        drop(headers.try_append(&RATELIMIT, limit));
+    }
+}
+
+/// The member of `RateLimit`: what remains, and for how long no more than that can be used.
+pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
+    let mut text = format!("\"{rule}\";r={}", outcome.remaining());
+    // A client that reads `r=0` needs to know for how long. With a full budget there is nothing to report,
+    // nor if waiting would never help.
+    let is_empty = outcome.remaining() == 0 && outcome.retry() != Some(Retry::Never);
+    if is_empty || !outcome.refill_after().is_zero() {
+        text.push_str(";t=");
+        text.push_str(&seconds(outcome.refill_after()).min(MAX_INTEGER).to_string());
+    }
+    value(text)
+}
+
+/// A rule's name contains only characters that are allowed in a string of a structured field.
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_budget_says_for_how_long_unless_it_is_in_vain_and_a_whole_one_does_not() {
+        let rule = RuleName::new("q").unwrap();
+        let zero = Duration::ZERO;
+        let never = Outcome::denied(5, 0, zero, zero, Retry::Never);
+        assert_eq!(limit(rule, &never), "\"q\";r=0");
+        let denied = Outcome::denied(5, 0, zero, zero, Retry::After(zero));
+        assert_eq!(limit(rule, &denied), "\"q\";r=0;t=1");
+        let empty = Outcome::admitted(5, 0, Duration::from_millis(9_001), Duration::from_millis(1_001), zero);
+        assert_eq!(limit(rule, &empty), "\"q\";r=0;t=2");
+        let whole = Outcome::admitted(5, 5, zero, zero, zero);
+        assert_eq!(limit(rule, &whole), "\"q\";r=5");
+    }
+}
