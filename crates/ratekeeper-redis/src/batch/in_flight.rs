@@ -10,7 +10,7 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-pub(crate) use self::reply::{Failure, Fate, Landed};
+pub(crate) use self::reply::{Failure, Fate, Received};
 use crate::batch::call::{Call, Few};
 use crate::batch::server_time::ServerTime;
 use crate::batch::settlement;
