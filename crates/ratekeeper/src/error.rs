@@ -228,7 +228,9 @@ impl Error for LimiterError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::Overloaded => None,
+            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::Overloaded => {
+                None
+            }
         }
     }
 }

@@ -106,10 +106,7 @@ where
 impl<S, R, A> Waiting<S, R, A> {
     /// What happens to the request, once that is known. It is returned with the service, if it is forwarded.
     #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
-    fn poll_next<B>(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<(Next<B>, Option<(RateLimit<S, R>, Request<A>)>)>
+    fn poll_next<B>(&mut self, cx: &mut Context<'_>) -> Poll<(Next<B>, Option<(RateLimit<S, R>, Request<A>)>)>
     where
         R: Rejection<B>,
     {

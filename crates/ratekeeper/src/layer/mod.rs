@@ -47,11 +47,8 @@ impl RateLimitLayer {
     /// error instead.
     #[track_caller]
     pub fn new(limiter: impl Into<Limiter>) -> Self {
-        let options = Options {
-            fields: HeaderFields::default(),
-            charge_preflights: false,
-            expose_decision: true,
-        };
+        let options =
+            Options { fields: HeaderFields::default(), charge_preflights: false, expose_decision: true };
         Self { processor: Processor { limiter: limiter.into(), options, rejection: JsonRejection } }
     }
 

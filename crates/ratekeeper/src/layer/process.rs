@@ -217,8 +217,8 @@ impl<R> Processor<R> {
     /// Forwards a request that is counted only in shadow.
     #[cold]
     fn shadow_only<A>(&self, request: &mut Request<A>, rules: &Arc<Rules>, plan: &Plan) -> Report {
-        let account = self
-            .open_account(request, rules, |limiter| Account::shadow(limiter, Arc::clone(rules), plan));
+        let account =
+            self.open_account(request, rules, |limiter| Account::shadow(limiter, Arc::clone(rules), plan));
         if self.options.expose_decision && account.is_none() {
             Limits::mark_uncounted(request.extensions_mut());
         }
@@ -241,13 +241,7 @@ impl<R> Processor<R> {
 
     /// Does the periodic check with a request that is forwarded.
     #[cold]
-    fn check<A>(
-        &self,
-        request: &mut Request<A>,
-        rules: &Rules,
-        plan: &Plan,
-        at: ratekeeper_core::Timestamp,
-    ) {
+    fn check<A>(&self, request: &mut Request<A>, rules: &Rules, plan: &Plan, at: ratekeeper_core::Timestamp) {
         // The extensions are marked while the rest of the request is read.
         let mut extensions = std::mem::take(request.extensions_mut());
         self.limiter.check_forwarded(at, rules, plan, request.headers(), &mut extensions);
@@ -273,8 +267,7 @@ impl<R> Processor<R> {
     /// The same for a request that is forwarded without having been charged. A handler finds its limits even
     /// then: a missing key or a failing store is no reason for a handler to fail.
     fn open_empty_account<A>(&self, request: &mut Request<A>, rules: &Arc<Rules>) {
-        let account =
-            self.open_account(request, rules, |limiter| Account::empty(limiter, Arc::clone(rules)));
+        let account = self.open_account(request, rules, |limiter| Account::empty(limiter, Arc::clone(rules)));
         if self.options.expose_decision && account.is_none() {
             Limits::mark_uncounted(request.extensions_mut());
         }

@@ -40,8 +40,8 @@ pub(crate) use self::tier::{TierFuture, TierLookup};
 use crate::RequestHead;
 use crate::error::ConfigError;
 use crate::key::{self, KeyExtractor, KeySource};
-use crate::response_head::ResponseHead;
 pub(crate) use crate::observe::Role;
+use crate::response_head::ResponseHead;
 
 type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;

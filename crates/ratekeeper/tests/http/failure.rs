@@ -3,8 +3,8 @@
 use http::{Request, StatusCode};
 use ratekeeper::core::StoreErrorKind;
 use ratekeeper::{
-    Decision, FailurePolicy, IetfDraft, Limiter, MissingKey, Quota, RateLimitLayer, RejectionReason, RequestHead,
-    Rule, StoreError, key,
+    Decision, FailurePolicy, IetfDraft, Limiter, MissingKey, Quota, RateLimitLayer, RejectionReason,
+    RequestHead, Rule, StoreError, key,
 };
 
 use crate::support::stores::Failing;

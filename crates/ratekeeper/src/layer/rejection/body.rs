@@ -6,7 +6,7 @@ use http::{HeaderValue, Response};
 use ratekeeper_core::RuleName;
 
 use super::grpc::{Call, NO_MESSAGE};
-use super::{RejectionReason, Rejection};
+use super::{Rejection, RejectionReason};
 use crate::RequestHead;
 
 /// A JSON body: `{"error":"rate_limited","retry_after_seconds":37,…}`. The default.

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use self::status::Status;
-use super::{RejectionReason, Rejection};
+use super::{Rejection, RejectionReason};
 use crate::RequestHead;
 
 const GRPC: &str = "application/grpc";
