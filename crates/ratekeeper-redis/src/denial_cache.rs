@@ -2,7 +2,8 @@
 //!
 //! Once Redis has denied a key, only a refund, a reset or a changed rule can admit it before its wait is
 //! over. So a counter that denied is remembered, and asked in place of Redis. It is remembered for at most a
-//! second at a time, because refunds by other processes are not known here.
+//! second at a time, because refunds by other processes are not known here. Then one request asks Redis, and
+//! those that arrive before the answer wait for it: a flood costs one question a second.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +15,7 @@ use ratekeeper_core::{
     Algorithm, Charge, Clock, Decision, ManualClock, Outcome, Quota, Retry, SystemClock, Timestamp,
 };
 use smallvec::SmallVec;
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::name::{ByHash, Counted, Names};
@@ -23,10 +25,6 @@ use crate::request::verdict::Verdict;
 
 /// How many shards the counters are in, each with its own lock.
 const SHARDS: usize = 16;
-
-/// How often Redis may be asked for more than is known about requests that one counter denies, for as long as
-/// that is remembered.
-const QUESTIONS: u8 = 16;
 
 /// Counters that were part of a denial.
 #[derive(Debug)]
@@ -49,13 +47,31 @@ struct Shard {
     next_sweep: Passed,
 }
 
-/// How much is known of a denied request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Knowledge {
-    /// Everything: Redis need not be asked.
-    Enough,
-    /// Only that it is denied; Redis may be asked about the other rules.
-    Partial,
+/// What to do about a request that is not denied from memory.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Redis is asked.
+    Ask,
+    /// Redis is asked about a counter that would still deny. Others wait for the answer until this is
+    /// dropped.
+    Lead(Question),
+    /// Another request asks Redis about such a counter. The channel is closed when that is over.
+    Follow(watch::Receiver<()>),
+}
+
+/// A question about a counter that would still deny.
+#[derive(Debug)]
+pub(crate) struct Question {
+    cache: Arc<DenialCache>,
+    hash: u64,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if let Some(entry) = self.cache.shard(self.hash).entries.get_mut(&self.hash) {
+            entry.question = None;
+        }
+    }
 }
 
 /// The outcome of a charge, and its time by Redis's clock.
@@ -93,10 +109,11 @@ struct Entry {
     decided: Timestamp,
     /// For a log: until when enough of it is known.
     until: Option<Timestamp>,
-    /// How often Redis was asked about other counters of requests that this one denies, and since when that
-    /// is counted.
-    questions: u8,
-    questions_since: Passed,
+    /// When Redis was last asked for what is not known about other rules of a request that this one denies.
+    asked_more: Option<Passed>,
+    /// Closed when the question about it that is in flight is over: with the next answer at the latest,
+    /// which replaces the entry.
+    question: Option<watch::Sender<()>>,
 }
 
 impl Entry {
@@ -109,15 +126,6 @@ impl Entry {
         is_known.then(|| self.counter.peek(&self.quota, ask, now))
     }
 
-    /// Whether Redis may be asked for more than is known. Counts the question.
-    const fn may_ask(&mut self, now: Passed, valid_for: Passed) -> bool {
-        if now.saturating_sub(self.questions_since) >= valid_for {
-            (self.questions_since, self.questions) = (now, 0);
-        }
-        self.questions = self.questions.saturating_add(1);
-        self.questions <= QUESTIONS
-    }
-
     /// A lower bound for the time by Redis's clock, if the entry still counts.
     ///
     /// Redis decided no earlier than it was asked. So at least as much time has passed here since it was
@@ -128,6 +136,12 @@ impl Entry {
         // Rounded up, so that nobody is denied for longer.
         let now = Timestamp::from_micros(self.decided.as_micros().saturating_add(passed.div_ceil(1_000)));
         self.until.is_none_or(|until| now < until).then_some(now)
+    }
+
+    /// Whether the counter would deny a charge, if nothing has changed since it was asked too long ago.
+    fn would_deny(&self, ask: Ask, cost: u32, now: Passed) -> bool {
+        let now = self.now(now, Passed::MAX);
+        now.and_then(|now| self.peek(ask, cost, now)).is_some_and(|outcome| !outcome.is_admitted())
     }
 }
 
@@ -181,8 +195,8 @@ impl DenialCache {
         let clock = config.clock.clone();
         Self {
             clock: clock.map_or_else(LocalClock::system, LocalClock::Manual),
-            valid_for: nanos(config.deny_for),
-            max_per_shard: config.denied_keys.div_ceil(SHARDS),
+            valid_for: nanos(config.denial_cache_ttl),
+            max_per_shard: config.denial_cache_capacity.div_ceil(SHARDS),
             names: Arc::clone(&config.names),
             used: AtomicBool::new(false),
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -214,42 +228,13 @@ impl DenialCache {
         self.valid_for == 0 || self.max_per_shard == 0
     }
 
-    /// The denial of a charge about which Redis need not be asked.
-    #[inline]
-    pub(crate) fn find_one(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut at = Timestamp::UNIX_EPOCH;
-        let outcome = self.look(charge, &mut at);
-        (!outcome.is_admitted()).then_some((at, outcome))
-    }
-
-    /// The outcome of a charge by what is remembered, and its time by Redis's clock. If nothing is
-    /// remembered, it is admitted.
-    ///
-    /// An outcome that is returned directly is not copied, which would take as long as the rest.
-    #[inline(never)]
-    fn look(&self, charge: &Charge<'_>, at: &mut Timestamp) -> Outcome {
-        const UNKNOWN: Outcome = Outcome::admitted(0, 0, Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        let hash = self.names.hash(charge.rule, charge.key);
-        let passed = self.passed();
-        let mut shard = self.shard(hash);
-        shard.forget_unless_under(hash, charge.quota);
-        let Some(entry) = shard.entries.get(&hash) else { return UNKNOWN };
-        let Some(now) = entry.now(passed, self.valid_for) else { return UNKNOWN };
-        *at = now;
-        entry.peek(Ask::of(charge), charge.cost, now).unwrap_or(UNKNOWN)
-    }
-
     /// The denial of a request about which Redis need not be asked: one charge that is known not to fit is
     /// enough.
     ///
-    /// If all of its counters are known, the decision is what Redis would say. If not, Redis may be asked,
-    /// but only so often for the counter that denies: otherwise a caller over its limit could have Redis
-    /// asked each time, by naming another key for another rule. A rule that is not known here is reported
-    /// with a full budget.
-    pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<(Decision, Knowledge)> {
+    /// If Redis was always asked about other rules whose counters are not known, a caller over its limit could
+    /// have it asked each time, by naming another key for another rule. It is asked once for as long as a
+    /// denial is remembered, and otherwise they are reported with a full budget.
+    pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<Decision> {
         if self.is_empty() {
             return None;
         }
@@ -269,13 +254,49 @@ impl DenialCache {
             known.push(said);
         }
         let (hash, now) = denied?;
-        let may_ask = known.iter().any(Option::is_none) && self.may_ask(hash, local);
+        if known.iter().any(Option::is_none) && self.may_ask_more(hash, local) {
+            return None;
+        }
         let mut decision = Decision::new(now);
         for (charge, said) in charges.iter().zip(known) {
             let whole = || Counter::new(charge.quota).peek(charge.quota, Ask::of(charge), now);
             decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
         }
-        Some((decision, if may_ask { Knowledge::Partial } else { Knowledge::Enough }))
+        Some(decision)
+    }
+
+    /// Whether Redis may be asked about other rules of a request that this counter denies. Counts the
+    /// question.
+    fn may_ask_more(&self, hash: u64, local: Passed) -> bool {
+        let mut shard = self.shard(hash);
+        let Some(entry) = shard.entries.get_mut(&hash) else { return true };
+        let may = entry.asked_more.is_none_or(|asked| local.abs_diff(asked) >= self.valid_for);
+        if may {
+            entry.asked_more = Some(local);
+        }
+        may
+    }
+
+    /// What to do about a request that is not denied from memory.
+    pub(crate) fn next(self: &Arc<Self>, charges: &[Charge<'_>]) -> Next {
+        if self.is_empty() {
+            return Next::Ask;
+        }
+        let local = self.passed();
+        for charge in charges {
+            let hash = self.names.hash(charge.rule, charge.key);
+            let mut shard = self.shard(hash);
+            let Some(entry) = shard.entries.get_mut(&hash) else { continue };
+            if entry.quota != *charge.quota || !entry.would_deny(Ask::of(charge), charge.cost, local) {
+                continue;
+            }
+            if let Some(question) = &entry.question {
+                return Next::Follow(question.subscribe());
+            }
+            entry.question = Some(watch::Sender::new(()));
+            return Next::Lead(Question { cache: Arc::clone(self), hash });
+        }
+        Next::Ask
     }
 
     /// The outcome of a charge by what is remembered, if anything is, and its time by Redis's
@@ -291,13 +312,6 @@ impl DenialCache {
             Some((now, entry.peek(Ask::of(charge), charge.cost, now)?))
         });
         Some(said)
-    }
-
-    /// Whether Redis may be asked about the other charges of a request that this counter denies. Counts the
-    /// question.
-    fn may_ask(&self, hash: u64, local: Passed) -> bool {
-        let mut shard = self.shard(hash);
-        shard.entries.get_mut(&hash).is_none_or(|entry| entry.may_ask(local, self.valid_for))
     }
 
     /// Remembers Redis's answer to a request. If it was denied, all of its counters are remembered; if not,
@@ -348,11 +362,9 @@ impl DenialCache {
             };
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
-            let before = shard.entries.get(&hash);
-            let (questions, questions_since) =
-                before.map_or((0, asked), |before| (before.questions, before.questions_since));
+            let asked_more = shard.entries.get(&hash).and_then(|before| before.asked_more);
             let entry =
-                Entry { counter, quota, known_cost, asked, decided, until, questions, questions_since };
+                Entry { counter, quota, known_cost, asked, decided, until, asked_more, question: None };
             shard.entries.insert(hash, entry);
             self.used.store(true, Ordering::Relaxed);
         }

@@ -28,12 +28,12 @@ use ratekeeper_core::{Algorithm, Decision, Outcome, RuleName, StoreError, Timest
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::cluster::{PendingReply, make};
+use super::connections::Connections;
 use crate::request::late_parts::Whole;
+use crate::request::pending::{PendingReply, make};
 use crate::request::totals::FEW;
 use crate::request::verdict::Verdict;
 use crate::request::{Apart, Ask, Charges, Decided, Kind, OwnCharge, Told};
-use crate::store::Links;
 
 /// The parts of a request.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) struct MultiSlot {
     /// For each charge, its part and its place there.
     order: Vec<(usize, usize)>,
     /// Where to ask, and where to give back.
-    links: Links,
+    connections: Connections,
     /// For parts that answer too late.
     whole: Arc<Whole>,
     /// When the caller stops waiting.
@@ -109,13 +109,13 @@ impl MultiSlot {
     pub(crate) fn ask(
         groups: Vec<Charges>,
         order: Vec<(usize, usize)>,
-        links: Links,
+        connections: Connections,
         deadline: Instant,
         peek: bool,
     ) -> Self {
         let whole = Arc::new(Whole::new());
         let mut several =
-            Self { parts: Vec::with_capacity(groups.len()), order, links, whole, deadline, peek };
+            Self { parts: Vec::with_capacity(groups.len()), order, connections, whole, deadline, peek };
         for charges in groups {
             let part = several.part(charges);
             several.parts.push(part);
@@ -124,9 +124,9 @@ impl MultiSlot {
     }
 
     /// Asks about each counter of a request separately.
-    pub(crate) fn divided(Apart { charges, deadline, peek }: Apart, links: Links) -> Self {
+    pub(crate) fn divided(Apart { charges, deadline, peek }: Apart, connections: Connections) -> Self {
         let (groups, order) = by(charges, |charge| charge.counter);
-        Self::ask(groups, order, links, deadline, peek)
+        Self::ask(groups, order, connections, deadline, peek)
     }
 
     /// Asks about a part. One that goes last is peeked at now, and charged later.
@@ -138,7 +138,7 @@ impl MultiSlot {
         let goes_last = !self.peek && go_last(&charges);
         let (ask, asking) = about(self.peek || goes_last);
         let next = goes_last.then(|| about(false));
-        self.links.put(ask);
+        self.connections.put(ask);
         Part { charges, state: State::Pending(asking), next }
     }
 
@@ -182,7 +182,7 @@ impl MultiSlot {
         let mut goes_on = false;
         for part in self.parts.iter_mut().filter(goes_now) {
             if let Some((ask, asking)) = part.next.take() {
-                self.links.put(ask);
+                self.connections.put(ask);
                 part.state = State::Pending(asking);
                 goes_on = true;
             }
@@ -214,7 +214,7 @@ impl MultiSlot {
 
     /// Gives back what was charged, including what was answered too late or never looked at.
     fn give_back(&mut self) {
-        self.whole.undo().into_iter().for_each(|ask| self.links.put(ask));
+        self.whole.undo().into_iter().for_each(|ask| self.connections.put(ask));
         for part in &mut self.parts {
             let answer = match std::mem::replace(&mut part.state, State::Done) {
                 State::Pending(asking) => match asking.cancel() {
@@ -225,7 +225,7 @@ impl MultiSlot {
                 State::Done => None,
             };
             if let Some(decided) = answer {
-                decided.give_back().into_iter().for_each(|ask| self.links.put(ask));
+                decided.give_back().into_iter().for_each(|ask| self.connections.put(ask));
             }
         }
     }

@@ -83,11 +83,10 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Redis has answered, or has failed to.
-    pub(crate) fn answered(&self, answer: &Result<Decision, StoreError>) {
+    pub(crate) fn answered(self, answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
         #[cfg(feature = "metrics")]
         self.watch.handles.answered(self.since.elapsed(), answer.as_ref().err());
-        #[cfg(not(feature = "metrics"))]
-        let _ = answer;
+        answer
     }
 }
 

@@ -1,6 +1,8 @@
 //! Questions to Redis, and where their answers go.
 
 pub(crate) mod late_parts;
+pub(crate) mod pending;
+pub(crate) mod settlement;
 pub(crate) mod totals;
 pub(crate) mod verdict;
 
@@ -11,9 +13,9 @@ use ratekeeper_core::{Charge, Decision, Quota, Receipt, RuleName, StoreError};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::batch::settlement::{Settlement, What};
 use crate::name::{Counted, Names};
 use crate::request::late_parts::Whole;
+use crate::request::settlement::{Settlement, What};
 use crate::request::verdict::Verdict;
 
 /// A charge that outlives the call.

@@ -91,7 +91,7 @@ impl Caller {
 async fn long_logs_are_those_of_the_algorithm() {
     let server = own_server();
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
-    let store = patient(&server).clock(clock.clone()).deny_from_memory_for(Duration::ZERO);
+    let store = patient(&server).clock(clock.clone()).denial_cache_ttl(Duration::ZERO);
     let redis = ready(store).await;
     let mut longest = 0;
     for seed in cases(4) {

@@ -15,7 +15,7 @@ fn start() -> Cluster {
 /// A store that by default remembers no denials, and so asks about everything.
 fn of(cluster: &Cluster) -> RedisStoreBuilder {
     let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
-    RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(Duration::ZERO)
+    RedisStore::builder(servers).timeout(PATIENCE).denial_cache_ttl(Duration::ZERO)
 }
 
 /// How often the nodes were asked.
@@ -28,7 +28,7 @@ fn asked(cluster: &Cluster) -> u32 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_denied_from_memory() {
     let cluster = start();
-    let store = ready(of(&cluster).deny_from_memory_for(DAY)).await;
+    let store = ready(of(&cluster).denial_cache_ttl(DAY)).await;
     let (a, b) = (key_on(&cluster, 0), key_on(&cluster, 1));
     let wide = Quota::per_day(1_000_000);
     for tight in [Quota::per_day(1), Quota::leaky_bucket(1, DAY)] {
@@ -58,7 +58,7 @@ async fn a_denial_is_none_the_less_one_when_another_node_fails() {
     for remembered in [Duration::ZERO, DAY] {
         let prefix = format!("remembered-{}", remembered.as_secs());
         let store = of(&cluster).timeout(Duration::from_millis(300)).prefix(prefix);
-        let store = ready(store.deny_from_memory_for(remembered)).await;
+        let store = ready(store.denial_cache_ttl(remembered)).await;
         let both = [Charge::new(rule("wide"), &b, &wide), Charge::new(rule("tight"), &a, &tight)];
         assert!(store.charge(&both).await.expect("the store decides").is_admitted());
         cluster.node(1).pause().expect("it can be stopped");

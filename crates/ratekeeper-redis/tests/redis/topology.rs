@@ -46,7 +46,7 @@ async fn a_user_with_a_password_and_a_database() {
         .user(
             "rate-keeper",
             "p@ss:w/rd?",
-            "~ratekeeper:* +evalsha +script|load +time +mget +get +getrange +strlen +set +setrange +pexpireat +del +select",
+            "~ratekeeper:* +eval +evalsha +time +mget +get +getrange +set +setrange +pexpireat +del +select",
         )
         .start()
         .expect("it starts");
@@ -96,8 +96,8 @@ async fn settings_may_be_as_long_as_a_duration_can_be() {
     let one = Servers::one(shared_server().url()).expect("an address");
     for servers in [one, Servers::cluster(cluster.urls()).expect("addresses")] {
         let store = RedisStore::builder(servers).prefix("for-ever").timeout(Duration::MAX);
-        let store = store.connect_timeout(Duration::MAX).longest_pause(Duration::MAX);
-        let store = store.deny_from_memory_for(Duration::MAX).spin(Duration::MAX);
+        let store = store.connect_timeout(Duration::MAX).max_backoff(Duration::MAX);
+        let store = store.denial_cache_ttl(Duration::MAX);
         let store = store.build().expect("the store can be made");
         store.ready(PATIENCE).await.expect("it works");
         decides(&store, "alice").await;
@@ -181,7 +181,7 @@ async fn the_master_that_sentinels_know() {
     let urls = ["redis://127.0.0.1:1/".to_owned()].into_iter().chain(sentinels.urls());
     let servers = Servers::sentinel(urls, Sentinels::NAME, node).expect("addresses");
     let builder = RedisStore::builder(servers).timeout(Duration::from_millis(100));
-    let store = builder.longest_pause(Duration::from_millis(100)).build().expect("the store can be made");
+    let store = builder.max_backoff(Duration::from_millis(100)).build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("they know the master");
     let load = Load::start(&store, 16);
     load.served(100).await;

@@ -9,7 +9,7 @@ use crate::batch::call::Few;
 use crate::batch::decode::{Answered, Garbled};
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
-use crate::error::{is_refusal, unavailable};
+use crate::error::{is_of_the_call, is_refusal, unavailable};
 use crate::request::{Ask, Charges, Kind};
 
 /// The result of a flight.
@@ -22,6 +22,8 @@ pub(crate) struct Landed {
     /// Not done, because it belongs to another server, and the error that says so.
     pub(crate) elsewhere: Vec<(Ask, RedisError)>,
     pub(crate) scripts_missing: bool,
+    /// Whether the server has refused a call for the sake of some of its requests.
+    pub(crate) refused_some: bool,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -161,6 +163,16 @@ impl Command {
             }
             _ if config.cluster && is_elsewhere(&error) => {
                 landed.elsewhere.extend(asks.map(|ask| (ask, error.clone())));
+            }
+            _ if is_of_the_call(&error) => {
+                landed.refused_some = true;
+                let mut asks: Vec<_> = asks.collect();
+                match asks.pop() {
+                    // Only some of those that shared the call may be to blame. Nothing was counted, and from
+                    // now on each has a call of its own.
+                    Some(last) if !asks.is_empty() => landed.again.extend(asks.into_iter().chain([last])),
+                    only => only.into_iter().for_each(|ask| ask.fail(&unavailable(error.clone()))),
+                }
             }
             kind => {
                 // A read-only server may have been the master. Connecting again finds the current one.

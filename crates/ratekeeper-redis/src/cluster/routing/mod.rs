@@ -15,11 +15,9 @@ use tokio::time::Instant;
 use self::refresh::refresh_for_ever;
 use super::topology::slot_map::{Address, Map};
 use crate::config::Config;
-use crate::connection::Breaker;
-use crate::connection::connect::{Target, at};
-use crate::connection::probe::Tags;
-use crate::connection::{Connection, Redirect, unavailable};
+use crate::connection::{Breaker, Connection, Redirect, Tags, Target, at};
 use crate::denial_cache::DenialCache;
+use crate::error::unavailable;
 use crate::request::Ask;
 use crate::slot::tag_in;
 

@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Router;
 use crate::cluster::topology::slot_map::Address;
-use crate::connection::{Connection, unavailable};
+use crate::connection::Connection;
+use crate::error::unavailable;
 use crate::request::Ask;
 
 /// How often a request may be redirected.

@@ -14,8 +14,8 @@ use super::{Node, Router};
 use crate::cluster::topology::discovery::Survey;
 use crate::cluster::topology::schedule::{Mood, Rhythm};
 use crate::cluster::topology::slot_map::{Address, Map};
-use crate::connection::connect::at;
-use crate::connection::{Connection, unavailable};
+use crate::connection::{Connection, at};
+use crate::error::unavailable;
 
 /// Several reasons to ask within this time count as one.
 const BURST: Duration = Duration::from_millis(10);
@@ -149,7 +149,7 @@ pub(super) async fn refresh_for_ever(router: Weak<Router>) {
     let _ending = Ending(router.clone());
     let Some(strong) = router.upgrade() else { return };
     let (mut survey, mut rhythm) =
-        (Survey::new(strong.config.connect_timeout), Rhythm::new(strong.config.longest_pause));
+        (Survey::new(strong.config.connect_timeout), Rhythm::new(strong.config.max_backoff));
     let wanted = Arc::clone(&strong.wanted);
     drop(strong);
     loop {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::majority::elect;
 use super::slot_map::{Address, Map};
-use crate::connection::connect::open;
+use crate::connection::open;
 
 /// How long to wait for other answers after the first one, in addition to the time that one took.
 const GRACE: Duration = Duration::from_millis(100);

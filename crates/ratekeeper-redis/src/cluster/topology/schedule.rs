@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::connection::breaker::Pauses;
+use crate::connection::Backoff;
 
 /// The pause while nothing seems wrong.
 const LONG: Duration = Duration::from_secs(30);
@@ -14,9 +14,9 @@ const WANTED: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(in crate::cluster) struct Rhythm {
     longest: Duration,
-    in_trouble: Pauses,
-    in_doubt: Pauses,
-    wanted: Pauses,
+    in_trouble: Backoff,
+    in_doubt: Backoff,
+    wanted: Backoff,
 }
 
 /// How to judge an answer.
@@ -33,8 +33,8 @@ pub(in crate::cluster) enum Mood {
 impl Rhythm {
     /// `longest` is the longest pause while a node fails.
     pub(in crate::cluster) fn new(longest: Duration) -> Self {
-        let (in_trouble, in_doubt) = (Pauses::new(longest.min(LONG)), Pauses::new(LONG));
-        Self { longest, in_trouble, in_doubt, wanted: Pauses::new(WANTED) }
+        let (in_trouble, in_doubt) = (Backoff::new(longest.min(LONG)), Backoff::new(LONG));
+        Self { longest, in_trouble, in_doubt, wanted: Backoff::new(WANTED) }
     }
 
     /// Something has changed, so more may.
