@@ -92,9 +92,9 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
-    /// A rule is [charged by hand](crate::Rule::by_hand), but also says which requests it matches. It would
+    /// A rule is [charged manually](crate::Rule::manual), but also says which requests it matches. It would
     /// never match them.
-    ByHand {
+    Manual {
         /// The rule.
         rule: String,
         /// What has no effect, such as "the path `/messages`". The first, if there are several.
@@ -153,7 +153,7 @@ impl fmt::Display for ConfigError {
             }
             Self::Path { rule, path, reason } => write!(f, "rule `{rule}`, path `{path}`: {reason}"),
             Self::Host { rule, host, reason } => write!(f, "rule `{rule}`, host `{host}`: {reason}"),
-            Self::ByHand { rule, in_vain } => {
+            Self::Manual { rule, in_vain } => {
                 write!(f, "rule `{rule}` is charged by hand and matches no request, so {in_vain} is in vain")
             }
             Self::Hold { rule, tier, reason } => write!(f, "{}: {reason}", Place(rule, tier.as_deref())),

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
@@ -118,13 +117,12 @@ impl<S, R, A> Waiting<S, R, A> {
             let processor = &service.processor;
             let next = match step {
                 Step::Plan { rules, planning } => {
-                    let plan = ready!(planning.as_mut().poll(cx));
-                    let rules = Arc::clone(rules);
-                    processor.planned(request, &rules, plan)
+                    let mut plan = ready!(planning.as_mut().poll(cx));
+                    processor.planned(request, rules, &mut plan)
                 }
                 Step::Decide { rules, plan, answer } => {
                     let answer = ready!(answer.as_mut().poll(cx));
-                    processor.answered(request, rules, std::mem::take(plan), answer)
+                    processor.answered(request, rules, plan, answer)
                 }
                 Step::Delay { delay, .. } => match ready!(delay.as_mut().poll(cx)) {
                     Err(_) => Next::Reject(processor.overloaded(request)),

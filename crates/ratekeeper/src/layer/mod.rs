@@ -1,5 +1,7 @@
 //! The layer: what is HTTP about limiting.
 
+#[cfg(feature = "axum")]
+pub(crate) mod extract;
 mod future;
 pub(crate) mod headers;
 mod process;

@@ -9,7 +9,7 @@ use super::headers::legacy::{self, REMAINING};
 use super::headers::{HeaderFields, Lines};
 use crate::limiter::ShadowReport;
 use crate::limiter::settle::Account;
-use crate::response_head::ResponseHead;
+use crate::request::ResponseHead;
 
 /// What the response to a forwarded request reports.
 pub(super) struct Report {

@@ -3,7 +3,6 @@
 mod compiled;
 mod explain;
 mod failure;
-mod host;
 mod hosts;
 mod index;
 mod map;
@@ -11,7 +10,7 @@ mod matching;
 mod methods;
 mod mode;
 mod paths;
-mod pattern;
+pub(crate) mod policy;
 mod rule_set;
 mod set;
 mod settle;
@@ -28,20 +27,17 @@ use ratekeeper_core::Quota;
 pub(crate) use self::compiled::{Compiled, QuotaChoice};
 pub use self::explain::{Counted, Explanation, Mismatch, Why};
 pub use self::failure::FailurePolicy;
-pub(crate) use self::host::of_authority;
-pub(crate) use self::index::Match;
 pub use self::mode::Mode;
-pub(crate) use self::pattern::decode;
 pub use self::rule_set::RuleSet;
 pub(crate) use self::set::Rules;
 pub use self::settle::Settle;
 pub use self::tier::{Tier, TierChoice};
 pub(crate) use self::tier::{TierFuture, TierLookup};
-use crate::RequestHead;
 use crate::error::ConfigError;
 use crate::key::{self, KeyExtractor, KeySource};
 pub(crate) use crate::observe::Role;
-use crate::response_head::ResponseHead;
+use crate::request::RequestHead;
+use crate::request::ResponseHead;
 
 type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
@@ -77,7 +73,7 @@ pub struct Rule {
     hosts: Vec<String>,
     /// Methods and paths. `None` means any.
     targets: Vec<(Option<Method>, Option<String>)>,
-    by_hand: bool,
+    manual: bool,
     predicates: Vec<Predicate>,
     tiers: Vec<(String, Tier)>,
     tier_lookup: Option<TierLookup>,
@@ -130,7 +126,7 @@ impl Rule {
             missing_key: MissingKey::default(),
             hosts: Vec::new(),
             targets: Vec::new(),
-            by_hand: false,
+            manual: false,
             predicates: Vec::new(),
             tiers: Vec::new(),
             tier_lookup: None,
@@ -261,7 +257,7 @@ impl Rule {
 
     /// Lets the handler or the body settle what the request has really cost.
     ///
-    /// See [`Limits`](crate::Limits) and [`MeterLayer`](crate::MeterLayer).
+    /// See [`Limits`](crate::Limits) and [`MeterLayer`](crate::meter::MeterLayer).
     pub fn settle_in_handler(mut self) -> Self {
         self.settling.in_handler = true;
         self

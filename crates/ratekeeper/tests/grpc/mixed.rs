@@ -4,7 +4,10 @@ use axum::Router;
 use axum::routing::get;
 use http::{Method, StatusCode, Version};
 use http_body_util::BodyExt;
-use ratekeeper::{GrpcRejection, ProblemRejection, Quota, RateLimitLayer, Rejection, Rule, key};
+use ratekeeper::{
+    Quota, RateLimitLayer, Rule, key, rejection::GrpcRejection, rejection::ProblemRejection,
+    rejection::Rejection,
+};
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic_health::pb::health_client::HealthClient;
@@ -70,7 +73,7 @@ async fn where_there_is_but_grpc_other_requests_get_a_status_and_no_body() {
 #[tokio::test]
 async fn a_rejection_of_ones_own_can_leave_grpc_to_ours() {
     let own = |head: &ratekeeper::RequestHead<'_>,
-               refusal: &ratekeeper::RejectionReason<'_>|
+               refusal: &ratekeeper::rejection::RejectionReason<'_>|
      -> axum::response::Response {
         let mut reply: axum::response::Response = GrpcRejection.reject(head, refusal);
         if reply.status() == refusal.status() {

@@ -58,10 +58,14 @@ fn a_quota_that_makes_no_sense_is_refused() {
         (Quota::token_bucket(1, std::time::Duration::MAX), QuotaError::PeriodTooLong, "ten years"),
         (
             Quota::fixed_window(5, MINUTE).burst(9),
-            QuotaError::BurstWithout(ratekeeper::Algorithm::FixedWindow),
+            QuotaError::BurstWithout(ratekeeper::store::Algorithm::FixedWindow),
             "only a token-bucket has",
         ),
-        (FINE.capacity(9), QuotaError::CapacityWithout(ratekeeper::Algorithm::TokenBucket), "its burst"),
+        (
+            FINE.capacity(9),
+            QuotaError::CapacityWithout(ratekeeper::store::Algorithm::TokenBucket),
+            "its burst",
+        ),
     ] {
         let of_rule = error([Rule::new("api", quota)]);
         assert_eq!(of_rule, ConfigError::Quota { rule: "api".to_owned(), tier: None, error: wrong });

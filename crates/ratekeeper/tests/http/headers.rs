@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use ratekeeper::{
-    DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, RejectionReason, RequestHead,
-    Retry, Rule, key,
+    DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, RequestHead, Retry, Rule, key,
+    rejection::RejectionReason,
 };
 use tower::service_fn;
 

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use ratekeeper::core::{RuleName, StoreErrorKind};
+use ratekeeper::store::{RuleName, StoreErrorKind};
 use ratekeeper::{Key, Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Retry, Rule, Tier, key};
 
 use crate::support::stores::Failing;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
-use ratekeeper::core::{RuleName, StoreErrorKind};
+use ratekeeper::store::{RuleName, StoreErrorKind};
 use ratekeeper::{
     ConfigError, Decision, FailurePolicy, HOUR, IetfDraft, Limiter, MINUTE, Quota, RateLimitLayer, Rule,
     Share, StoreError, Tier, TierChoice, key,
