@@ -151,7 +151,7 @@ async fn evictions_are_published_by_the_requests_that_come() {
     let recorded = Recorded::start();
     let clock = ratekeeper::ManualClock::new(crate::support::START);
     let store = ratekeeper::MemoryStore::builder().clock(clock.clone()).max_keys(100).build();
-    let rule = Rule::new("many", Quota::per_hour(10)).by_hand();
+    let rule = Rule::new("many", Quota::per_hour(10)).manual();
     let limiter = Limiter::builder().store(store.clone()).rule(rule).build().expect("good rules");
     for caller in 0..5_000_u64 {
         limiter.charge("many", caller.to_string().as_str()).await.expect("it works");

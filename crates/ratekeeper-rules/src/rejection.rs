@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use http::Response;
-use ratekeeper::{JsonRejection, ProblemRejection, Rejection, RejectionReason, RequestHead};
+use ratekeeper::{
+    RequestHead, rejection::JsonRejection, rejection::ProblemRejection, rejection::Rejection,
+    rejection::RejectionReason,
+};
 
 /// A [`Rejection`] that a rule file chooses. See [`LayerSettings::apply`](crate::LayerSettings::apply).
 #[derive(Clone, Copy, Debug)]

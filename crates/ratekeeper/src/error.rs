@@ -108,9 +108,9 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
-    /// A rule is [charged by hand](crate::Rule::by_hand), but also says which requests it matches. It would
+    /// A rule is [charged manually](crate::Rule::manual), but also says which requests it matches. It would
     /// never match them.
-    ByHand {
+    Manual {
         /// The rule.
         rule: String,
         /// What has no effect, such as "the path `/messages`". The first, if there are several.
@@ -148,7 +148,7 @@ impl fmt::Display for ConfigError {
             }
             Self::TierWithoutLookup { rule, tier } => write!(
                 f,
-                "rule `{rule}`: nothing finds who is in the tier `{tier}`; add `Rule::tier_by`, or `Rule::by_hand` if \
+                "rule `{rule}`: nothing finds who is in the tier `{tier}`; add `Rule::tier_by`, or `Rule::manual` if \
                  only `Limiter::charge` uses the rule"
             ),
             Self::CandidateOfNoTier { rule, tier } => {
@@ -184,7 +184,7 @@ impl fmt::Display for ConfigError {
                 }
             }
             Self::Host { rule, host, reason } => write!(f, "rule `{rule}`, host `{host}`: {reason}"),
-            Self::ByHand { rule, in_vain } => {
+            Self::Manual { rule, in_vain } => {
                 write!(f, "rule `{rule}` is charged by hand and matches no request, so {in_vain} is in vain")
             }
             Self::Hold { rule, tier, reason } => write!(f, "{}: {reason}", Place(rule, tier.as_deref())),
@@ -259,7 +259,9 @@ impl Error for LimiterError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::Overloaded => None,
+            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::Overloaded => {
+                None
+            }
         }
     }
 }

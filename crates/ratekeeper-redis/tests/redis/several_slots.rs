@@ -1,6 +1,6 @@
 //! Requests over several slots of a cluster, of which one part denies or fails.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratekeeper_core::{Charge, DAY, Quota, RuleName, Store};
 use ratekeeper_redis::{BreakerState, RedisStore, RedisStoreBuilder, Servers};

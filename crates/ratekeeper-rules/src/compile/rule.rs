@@ -1,6 +1,6 @@
 //! One rule.
 
-use ratekeeper::core::RuleName;
+use ratekeeper::store::RuleName;
 use ratekeeper::{FailurePolicy, MissingKey, Quota, Rule, Tier};
 
 use super::key::{self, unregistered};
@@ -95,7 +95,7 @@ fn matches_of(rule: &RuleTable, mut built: Rule, context: &Context<'_>, scope: &
             scope.field(field).problem_with(span.clone(), message, help);
         }
     }
-    built.by_hand()
+    built.manual()
 }
 
 fn predicates(

@@ -11,8 +11,8 @@ use super::address::{Prefix, canonical_ip, ipv4_of, peer};
 use super::forwarded::Elements;
 use super::request::field_name;
 use super::{Extracted, KeyExtractor, node};
-use crate::RequestHead;
 use crate::error::ConfigError;
+use crate::request::RequestHead;
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

@@ -49,7 +49,7 @@ pub use self::request::{
 };
 pub use self::several::{Required, required};
 pub(crate) use self::source::KeySource;
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// Takes a key from a request.
 ///

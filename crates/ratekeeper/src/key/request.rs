@@ -7,8 +7,8 @@ use http::{HeaderName, Method};
 use ratekeeper_core::Key;
 
 use super::{Extracted, KeyExtractor};
-use crate::RequestHead;
-use crate::rule::decode;
+use crate::request::RequestHead;
+use crate::request::pattern::decode;
 
 /// See [`header`].
 #[derive(Clone, Debug)]
@@ -252,7 +252,7 @@ pub fn route() -> Route {
 impl KeyExtractor for Route {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         #[cfg(feature = "axum")]
-        return crate::axum::route(head.extensions()).into();
+        return crate::request::axum::route(head.extensions()).into();
         #[cfg(not(feature = "axum"))]
         {
             let _ = head;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ratekeeper_core::Key;
 
 use super::{Extracted, KeyExtractor};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// See [`required`].
 #[derive(Clone, Copy, Debug)]

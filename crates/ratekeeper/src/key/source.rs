@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Extensions;
 
 use super::{Extracted, KeyExtractor, PeerIp};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// A [`KeyExtractor`]. The one that most rules use has its own variant, so that extracting its key needs no
 /// call through a pointer and the key need not be passed around.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
@@ -106,10 +105,7 @@ where
 impl<S, R, A> Waiting<S, R, A> {
     /// What happens to the request, once that is known. It is returned with the service, if it is forwarded.
     #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
-    fn poll_next<B>(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<(Next<B>, Option<(RateLimit<S, R>, Request<A>)>)>
+    fn poll_next<B>(&mut self, cx: &mut Context<'_>) -> Poll<(Next<B>, Option<(RateLimit<S, R>, Request<A>)>)>
     where
         R: Rejection<B>,
     {
@@ -121,13 +117,12 @@ impl<S, R, A> Waiting<S, R, A> {
             let processor = &service.processor;
             let next = match step {
                 Step::Plan { rules, planning } => {
-                    let plan = ready!(planning.as_mut().poll(cx));
-                    let rules = Arc::clone(rules);
-                    processor.planned(request, &rules, plan)
+                    let mut plan = ready!(planning.as_mut().poll(cx));
+                    processor.planned(request, rules, &mut plan)
                 }
                 Step::Decide { rules, plan, answer } => {
                     let answer = ready!(answer.as_mut().poll(cx));
-                    processor.answered(request, rules, std::mem::take(plan), answer)
+                    processor.answered(request, rules, plan, answer)
                 }
                 Step::Delay { delay, .. } => match ready!(delay.as_mut().poll(cx)) {
                     Err(_) => Next::Reject(processor.overloaded(request)),

@@ -1,5 +1,7 @@
 //! The layer: what is HTTP about limiting.
 
+#[cfg(feature = "axum")]
+pub(crate) mod extract;
 mod future;
 pub(crate) mod headers;
 mod process;
@@ -47,11 +49,8 @@ impl RateLimitLayer {
     /// error instead.
     #[track_caller]
     pub fn new(limiter: impl Into<Limiter>) -> Self {
-        let options = Options {
-            fields: HeaderFields::default(),
-            charge_preflights: false,
-            expose_decision: true,
-        };
+        let options =
+            Options { fields: HeaderFields::default(), charge_preflights: false, expose_decision: true };
         Self { processor: Processor { limiter: limiter.into(), options, rejection: JsonRejection } }
     }
 

@@ -9,10 +9,10 @@ use ratekeeper_core::{Answer, Decision, Outcome, Retry, StoreError};
 use super::headers::{HeaderFields, Lines, legacy};
 use super::rejection::{self, Rejection, RejectionReason};
 use super::report::{self, Report};
-use crate::RequestHead;
 use crate::limiter::settle::{Account, Limits};
 use crate::limiter::{Delay, How, Limiter, Patience, Plan, Planned, Planning, ShadowReport, Verdict};
 use crate::observe::{Said, now};
+use crate::request::RequestHead;
 use crate::rule::{Role, Rules};
 
 /// A limiter, and how it responds to clients.
@@ -74,9 +74,10 @@ impl<R> Processor<R> {
         if self.is_exempt(request) {
             return self.uncounted(request, &rules);
         }
-        match self.limiter.plan(&rules, &RequestHead::from(&*request)) {
-            Ok(plan) => self.planned(request, &rules, plan),
-            Err(planning) => Next::Wait(Step::Plan { rules: Arc::clone(&rules), planning }),
+        let mut plan = Plan::default();
+        match self.limiter.plan(&rules, &RequestHead::from(&*request), &mut plan) {
+            None => self.planned(request, &rules, &mut plan),
+            Some(planning) => Next::Wait(Step::Plan { rules: Arc::clone(&rules), planning }),
         }
     }
 
@@ -87,23 +88,31 @@ impl<R> Processor<R> {
             && RequestHead::from(request).is_preflight()
     }
 
-    /// The charges are known.
-    pub(super) fn planned<A, B>(&self, request: &mut Request<A>, rules: &Arc<Rules>, plan: Plan) -> Next<B>
+    /// The charges are known. The plan is taken only if the request has to wait: it is large.
+    pub(super) fn planned<A, B>(
+        &self,
+        request: &mut Request<A>,
+        rules: &Arc<Rules>,
+        plan: &mut Plan,
+    ) -> Next<B>
     where
         R: Rejection<B>,
     {
         if plan.is_empty() {
             return self.uncounted(request, rules);
         }
-        if let Some(planned) = plan.missing_key {
-            return Next::Reject(self.deny_missing_key(request, rules, *planned));
+        if let Some(planned) = &plan.missing_key {
+            return Next::Reject(self.deny_missing_key(request, rules, planned));
         }
         if plan.entries.is_empty() {
-            return Next::Forward(self.shadow_only(request, rules, &plan));
+            return Next::Forward(self.shadow_only(request, rules, plan));
         }
-        match self.limiter.ask(rules, &plan, Patience::OfRules) {
+        match self.limiter.ask(rules, plan, Patience::OfRules) {
             Answer::Now(answer) => self.answered(request, rules, plan, answer),
-            Answer::Later(answer) => Next::Wait(Step::Decide { rules: Arc::clone(rules), plan, answer }),
+            Answer::Later(answer) => {
+                let (rules, plan) = (Arc::clone(rules), std::mem::take(plan));
+                Next::Wait(Step::Decide { rules, plan, answer })
+            }
         }
     }
 
@@ -112,22 +121,22 @@ impl<R> Processor<R> {
         &self,
         request: &mut Request<A>,
         rules: &Arc<Rules>,
-        plan: Plan,
+        plan: &mut Plan,
         answer: Result<Decision, StoreError>,
     ) -> Next<B>
     where
         R: Rejection<B>,
     {
-        match self.limiter.judge(rules, &plan, Patience::OfRules, answer) {
+        match self.limiter.judge(rules, plan, Patience::OfRules, answer) {
             Verdict::Decided { decision, failure } if decision.is_admitted() => {
                 self.admit(request, rules, plan, decision, failure)
             }
             Verdict::Decided { decision, failure } => {
                 plan.observe_decision(rules, &decision, How::after(failure.as_ref()));
                 if self.limiter.watch().is_due(decision.at()) {
-                    self.limiter.check_denied(decision.at(), rules, &plan, request.headers());
+                    self.limiter.check_denied(decision.at(), rules, plan, request.headers());
                 }
-                let response = self.deny(request, decision, policies(rules, &plan, failure.is_some()));
+                let response = self.deny(request, decision, policies(rules, plan, failure.is_some()));
                 Next::Reject(with_failure(response, failure))
             }
             Verdict::Allowed(error) => {
@@ -150,7 +159,7 @@ impl<R> Processor<R> {
         &self,
         request: &mut Request<A>,
         rules: &Arc<Rules>,
-        plan: Plan,
+        plan: &mut Plan,
         decision: Decision,
         failure: Option<StoreError>,
     ) -> Next<B>
@@ -159,7 +168,7 @@ impl<R> Processor<R> {
     {
         let (how, is_local) = (How::after(failure.as_ref()), failure.is_some());
         let delay = match decision.is_delayed() {
-            true => match self.limiter.delay(rules, &plan, &decision, how) {
+            true => match self.limiter.delay(rules, plan, &decision, how) {
                 Ok(delay) => Some(delay),
                 Err(_) => return Next::Reject(self.overloaded(request)),
             },
@@ -169,7 +178,7 @@ impl<R> Processor<R> {
             }
         };
         if self.limiter.watch().is_due(decision.at()) {
-            self.check(request, rules, &plan, decision.at());
+            self.check(request, rules, plan, decision.at());
         }
         if let Some(failure) = failure {
             request.extensions_mut().insert(failure);
@@ -178,20 +187,20 @@ impl<R> Processor<R> {
             report::expose(request.extensions_mut(), decision.clone());
         }
         let account = self.open_account(request, rules, |limiter| {
-            Account::new(limiter, Arc::clone(rules), &plan, decision.clone(), is_local)
+            Account::new(limiter, Arc::clone(rules), plan, decision.clone(), is_local)
         });
-        let shadows = if plan.shadows.is_empty() || is_local { None } else { ShadowReport::of(rules, &plan) };
-        let lines = self.options.fields.lines(&decision, || policies(rules, &plan, is_local));
+        let shadows = if plan.shadows.is_empty() || is_local { None } else { ShadowReport::of(rules, plan) };
+        let lines = self.options.fields.lines(&decision, || policies(rules, plan, is_local));
         let report = self.report(decision, lines, account.clone(), shadows.clone());
         match delay {
             None => {
-                if !is_local {
-                    self.limiter.shadow(rules, &plan, account.as_ref(), shadows.as_ref());
+                if !is_local && !plan.shadows.is_empty() {
+                    self.limiter.shadow(rules, plan, account.as_ref(), shadows.as_ref());
                 }
                 Next::Forward(report)
             }
             Some(delay) => {
-                let rules = Arc::clone(rules);
+                let (rules, plan) = (Arc::clone(rules), std::mem::take(plan));
                 let forward = Box::new(Delayed { rules, plan, report, account, shadows, is_local });
                 Next::Wait(Step::Delay { delay, forward })
             }
@@ -217,8 +226,8 @@ impl<R> Processor<R> {
     /// Forwards a request that is counted only in shadow.
     #[cold]
     fn shadow_only<A>(&self, request: &mut Request<A>, rules: &Arc<Rules>, plan: &Plan) -> Report {
-        let account = self
-            .open_account(request, rules, |limiter| Account::shadow(limiter, Arc::clone(rules), plan));
+        let account =
+            self.open_account(request, rules, |limiter| Account::shadow(limiter, Arc::clone(rules), plan));
         if self.options.expose_decision && account.is_none() {
             Limits::mark_uncounted(request.extensions_mut());
         }
@@ -241,13 +250,7 @@ impl<R> Processor<R> {
 
     /// Does the periodic check with a request that is forwarded.
     #[cold]
-    fn check<A>(
-        &self,
-        request: &mut Request<A>,
-        rules: &Rules,
-        plan: &Plan,
-        at: ratekeeper_core::Timestamp,
-    ) {
+    fn check<A>(&self, request: &mut Request<A>, rules: &Rules, plan: &Plan, at: ratekeeper_core::Timestamp) {
         // The extensions are marked while the rest of the request is read.
         let mut extensions = std::mem::take(request.extensions_mut());
         self.limiter.check_forwarded(at, rules, plan, request.headers(), &mut extensions);
@@ -273,8 +276,7 @@ impl<R> Processor<R> {
     /// The same for a request that is forwarded without having been charged. A handler finds its limits even
     /// then: a missing key or a failing store is no reason for a handler to fail.
     fn open_empty_account<A>(&self, request: &mut Request<A>, rules: &Arc<Rules>) {
-        let account =
-            self.open_account(request, rules, |limiter| Account::empty(limiter, Arc::clone(rules)));
+        let account = self.open_account(request, rules, |limiter| Account::empty(limiter, Arc::clone(rules)));
         if self.options.expose_decision && account.is_none() {
             Limits::mark_uncounted(request.extensions_mut());
         }
@@ -282,7 +284,7 @@ impl<R> Processor<R> {
 
     /// The response to a request without a key that a rule requires.
     #[cold]
-    fn deny_missing_key<A, B>(&self, request: &Request<A>, rules: &Rules, planned: Planned) -> Response<B>
+    fn deny_missing_key<A, B>(&self, request: &Request<A>, rules: &Rules, planned: &Planned) -> Response<B>
     where
         R: Rejection<B>,
     {

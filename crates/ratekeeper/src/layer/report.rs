@@ -9,7 +9,7 @@ use super::headers::legacy::{self, REMAINING};
 use super::headers::{HeaderFields, Lines};
 use crate::limiter::ShadowReport;
 use crate::limiter::settle::Account;
-use crate::response_head::ResponseHead;
+use crate::request::ResponseHead;
 
 /// What the response to a forwarded request reports.
 pub(super) struct Report {
@@ -55,8 +55,7 @@ impl Report {
             account.answered(&ResponseHead::from(&*response));
         }
         // An inner layer has denied. Its decision is then the reason for the response.
-        let denied_within =
-            response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted());
+        let denied_within = response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted());
         let shadows = more.as_ref().and_then(|more| more.shadows.as_ref());
         if let Some((fields, shadows)) = shadows {
             write_shadows(&self.decision, *fields, shadows, denied_within, response);

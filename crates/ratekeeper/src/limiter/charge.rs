@@ -1,9 +1,11 @@
 //! Charging without a request.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ratekeeper_core::{Charge, Decision, Key, MemoryStore, Store};
@@ -165,10 +167,10 @@ impl ChargeBuilder {
 
 impl IntoFuture for ChargeBuilder {
     type Output = Result<Decision, LimiterError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+    type IntoFuture = ChargeFuture;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
+    fn into_future(self) -> ChargeFuture {
+        ChargeFuture(Box::pin(async move {
             let (limiter, rules) = (&self.limiter, Arc::clone(&self.limiter.rules()));
             let plan = self.plan(&rules)?;
             let answer = limiter.ask(&rules, &plan, Patience::None).await;
@@ -186,6 +188,23 @@ impl IntoFuture for ChargeBuilder {
                     Err(LimiterError::Store(error))
                 }
             }
-        })
+        }))
+    }
+}
+
+/// The future of a [`ChargeBuilder`].
+pub struct ChargeFuture(Pin<Box<dyn Future<Output = Result<Decision, LimiterError>> + Send>>);
+
+impl Future for ChargeFuture {
+    type Output = Result<Decision, LimiterError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for ChargeFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChargeFuture")
     }
 }

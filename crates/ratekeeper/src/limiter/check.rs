@@ -133,7 +133,8 @@ impl Limiter {
         if hints.is_given(HintCode::NoTrustedProxy) {
             return;
         }
-        let by_peer = plan.entries.iter().map(|planned| rules.rule(planned.rule)).find(|rule| rule.key.is_peer());
+        let by_peer =
+            plan.entries.iter().map(|planned| rules.rule(planned.rule)).find(|rule| rule.key.is_peer());
         let mut fields = [X_FORWARDED_FOR, http::header::FORWARDED].into_iter();
         let field = fields.find(|field| headers.contains_key(field));
         if let (Some(rule), Some(field)) = (by_peer, field) {

@@ -30,7 +30,7 @@ use smallvec::SmallVec;
 
 use self::backlog::Backlog;
 pub use self::builder::LimiterBuilder;
-pub use self::charge::ChargeBuilder;
+pub use self::charge::{ChargeBuilder, ChargeFuture};
 pub(crate) use self::decide::Verdict;
 use self::fallback::Fallback;
 pub(crate) use self::observe::How;
@@ -40,6 +40,7 @@ pub(crate) use self::wait::Delay;
 use self::wait::Waiters;
 use crate::error::{ConfigError, LimiterError};
 use crate::observe::LimiterWatch;
+use crate::request::RequestHead;
 use crate::rule::{Rule, RuleSet, Rules};
 
 /// Rules, and a store that counts for them.
@@ -96,6 +97,46 @@ impl Limiter {
     /// because the layer counts IPv6 by network.
     pub fn charge(&self, rule: impl Into<String>, key: impl Into<Key>) -> ChargeBuilder {
         ChargeBuilder::new(self.clone(), rule.into(), key.into())
+    }
+
+    /// The key that a rule takes from a request, for [`charge`](Self::charge), [`refund`](Self::refund) and
+    /// [`reset`](Self::reset). `None` if the request does not have it.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use ratekeeper::{Limiter, Quota, RequestHead, Rule, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = Rule::new("login", Quota::per_hour(5)).key(key::header("x-user"));
+    /// let limiter = Limiter::builder().rule(login).build()?;
+    /// # let request = Request::post("/login").header("x-user", "alice").body(())?;
+    /// // The user has proved who they are: forget the failed attempts.
+    /// if let Some(key) = limiter.key_of("login", &RequestHead::from(&request)).await? {
+    ///     limiter.reset("login", key).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no such rule.
+    pub async fn key_of(&self, rule: &str, head: &RequestHead<'_>) -> Result<Option<Key>, LimiterError> {
+        let extracted = {
+            let rules = self.rules();
+            let wanted = rules.find_or(rule)?;
+            let source = &rules.rule(wanted).key;
+            let mut extracted = None;
+            // A path parameter is one of the pattern by which the rule matches.
+            rules.for_each_match(head, |number, head| {
+                if number == wanted {
+                    extracted = Some(source.extract(head.extensions(), || *head));
+                }
+            });
+            extracted.unwrap_or_else(|| source.extract(head.extensions(), || *head))
+        };
+        Ok(extracted.wait().await)
     }
 
     /// Gives back `cost` of what was last charged to a key, also under a [candidate](Rule::candidate).

@@ -9,8 +9,8 @@ use ratekeeper_core::{Charge, Decision, Key, Outcome};
 use smallvec::SmallVec;
 
 use super::Limiter;
-use crate::RequestHead;
 use crate::key::Extracted;
+use crate::request::RequestHead;
 use crate::rule::{MissingKey, QuotaChoice, Role, Rules, TierChoice, TierFuture, TierLookup};
 
 /// What is to be charged for a request, under the rules that were in force when it arrived.
@@ -153,9 +153,15 @@ enum PendingTier {
 }
 
 impl Limiter {
-    /// Finds out what to charge for a request.
-    pub(crate) fn plan(&self, rules: &Arc<Rules>, head: &RequestHead<'_>) -> Result<Plan, Planning> {
-        let (mut plan, mut pending) = (Plan::default(), Vec::new());
+    /// Finds out what to charge for a request. If something has to be looked up, the plan is taken along, and
+    /// a future of it is returned.
+    pub(crate) fn plan(
+        &self,
+        rules: &Arc<Rules>,
+        head: &RequestHead<'_>,
+        plan: &mut Plan,
+    ) -> Option<Planning> {
+        let mut pending = Vec::new();
         rules.for_each_match(head, |number, head| {
             let rule = rules.rule(number);
             let key = rule.key.extract(head.extensions(), || *head);
@@ -179,7 +185,10 @@ impl Limiter {
                 (key, tier) => pending.push(Pending { rule: number, cost, key, tier }),
             }
         });
-        if pending.is_empty() { Ok(plan) } else { Err(Box::pin(look_up(Arc::clone(rules), plan, pending))) }
+        if pending.is_empty() {
+            return None;
+        }
+        Some(Box::pin(look_up(Arc::clone(rules), std::mem::take(plan), pending)))
     }
 }
 

@@ -223,7 +223,8 @@ impl Limiter {
         }
         loop {
             let asked = Instant::now();
-            let left = deadline.map_or(Charge::MAX_WAIT, |deadline| deadline.saturating_duration_since(asked));
+            let left =
+                deadline.map_or(Charge::MAX_WAIT, |deadline| deadline.saturating_duration_since(asked));
             let patience = left.min(Charge::MAX_WAIT);
             let answer = self.ask(&rules, &plan, Patience::UpTo(patience)).await;
             let (decision, decided) = match self.judge(&rules, &plan, Patience::UpTo(patience), answer) {
@@ -241,8 +242,7 @@ impl Limiter {
             let retry_at = decision.retry().and_then(|retry| retry.after()).map(|wait| after(asked, wait));
             let retry_at = retry_at.filter(|_| is_worth_it);
             let tightest = decision.tightest().map(|(name, _)| name);
-            let waited_for =
-                plan.entries.iter().map(key_of).find(|(rule, _)| Some(*rule) == tightest);
+            let waited_for = plan.entries.iter().map(key_of).find(|(rule, _)| Some(*rule) == tightest);
             let (Some(retry_at), Some(key)) = (retry_at, waited_for) else {
                 // It is admitted, or it would take too long.
                 drop((permit, place));

@@ -7,15 +7,15 @@ use http::HeaderValue;
 use ratekeeper_core::{Algorithm, Charge, Key, Quota, RuleName, Share};
 
 use super::matching::Requests;
+use super::policy;
 use super::{
     Cost, FailurePolicy, MissingKey, Mode, Predicate, Rule, Settle, Settling, Tier, TierChoice, TierLookup,
 };
-use crate::RequestHead;
 use crate::error::ConfigError;
 use crate::key::KeySource;
-use crate::layer::headers::ietf;
 use crate::observe::{Role, RuleWatch};
-use crate::response_head::ResponseHead;
+use crate::request::RequestHead;
+use crate::request::ResponseHead;
 
 /// One rule of a set.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ struct NamedQuota {
 
 impl NamedQuota {
     fn new(rule: RuleName, quota: Quota) -> Self {
-        Self { quota, policy: ietf::policy(rule, &quota), hold: Duration::ZERO, candidate: None }
+        Self { quota, policy: policy::policy(rule, &quota), hold: Duration::ZERO, candidate: None }
     }
 
     fn share(&self, rule: RuleName, share: Share) -> Self {
@@ -138,7 +138,7 @@ impl Compiled {
             candidate = Some(RuleName::new(&format!("{name}~candidate"))?);
         }
         // A tier of a rule that is charged by hand is said with the charge.
-        if let (Some((tier, _)), None, false) = (rule.tiers.first(), &rule.tier_lookup, rule.by_hand) {
+        if let (Some((tier, _)), None, false) = (rule.tiers.first(), &rule.tier_lookup, rule.manual) {
             return Err(ConfigError::TierWithoutLookup { rule: rule.name, tier: tier.clone() });
         }
         if let Some((param, known)) = requests.unknown_param(&rule.key) {
@@ -215,9 +215,9 @@ impl Compiled {
         self.mode.role(self.name, key)
     }
 
-    /// Whether it is charged by hand, so that no request matches it.
+    /// Whether it is charged manually, so that no request matches it.
     pub(crate) fn is_manual(&self) -> bool {
-        self.requests.by_hand
+        self.requests.manual
     }
 
     /// The name under which candidates are counted, if there are any.
@@ -255,7 +255,7 @@ impl Compiled {
     pub(crate) fn policy(&self, choice: &QuotaChoice) -> HeaderValue {
         match choice {
             QuotaChoice::Own(number) => self.quotas[*number].policy.clone(),
-            QuotaChoice::Custom(custom) => ietf::policy(self.name, &custom.0),
+            QuotaChoice::Custom(custom) => policy::policy(self.name, &custom.0),
         }
     }
 
@@ -273,7 +273,7 @@ impl Compiled {
     pub(crate) fn local_policy(&self, choice: &QuotaChoice) -> Option<HeaderValue> {
         match (self.failure, choice) {
             (FailurePolicy::Local(_), QuotaChoice::Own(number)) => Some(self.local[*number].policy.clone()),
-            _ => self.local_quota(choice).map(|quota| ietf::policy(self.name, &quota)),
+            _ => self.local_quota(choice).map(|quota| policy::policy(self.name, &quota)),
         }
     }
 

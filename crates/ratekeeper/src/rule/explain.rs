@@ -7,8 +7,8 @@ use ratekeeper_core::{Key, Quota, RuleName};
 
 use super::index::{Index, Target};
 use super::{Compiled, MissingKey, Role, RuleSet, TierChoice, TierFuture, TierLookup};
-use crate::RequestHead;
 use crate::key::Extracted;
+use crate::request::RequestHead;
 
 /// Whether and why a rule counts a request. See [`RuleSet::explain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ pub struct Counted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// The rule [is charged by hand](crate::Rule::by_hand).
-    ByHand,
+    /// The rule [is charged manually](crate::Rule::manual).
+    Manual,
     /// The host.
     Host {
         /// The request's host, if it has one.
@@ -98,7 +98,7 @@ pub enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ByHand => f.write_str("it is charged by hand and matches no request"),
+            Self::Manual => f.write_str("it is charged by hand and matches no request"),
             Self::Host { found: Some(found), wanted } => {
                 write!(f, "the host `{found}` is not {}", Any(wanted))
             }
@@ -152,7 +152,7 @@ impl RuleSet {
     ///
     /// ```
     /// use http::Request;
-    /// use ratekeeper::{Mismatch, Quota, RequestHead, Rule, RuleSet, Why, key};
+    /// use ratekeeper::{explain::Mismatch, Quota, RequestHead, Rule, RuleSet, explain::Why, key};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -262,8 +262,8 @@ fn unmet(rule: &Compiled, head: &RequestHead<'_>) -> Mismatch {
 /// All mismatches. Each part is checked against an index that contains nothing else.
 fn mismatches(rule: &Compiled, head: &RequestHead<'_>) -> Vec<Mismatch> {
     let requests = &rule.requests;
-    if requests.by_hand {
-        return vec![Mismatch::ByHand];
+    if requests.manual {
+        return vec![Mismatch::Manual];
     }
     let mut found = Vec::new();
     let fits = |index: Index| !index.matches(head).is_empty();

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use http::Method;
 use smallvec::SmallVec;
 
-use super::host::{self, HostPattern};
 use super::hosts::ByHost;
 use super::paths::Paths;
-use super::pattern::Pattern;
-use crate::RequestHead;
-
-/// A rule that matches a request, by number, and the pattern by which it does.
-pub(crate) type Match<'a> = (usize, Option<&'a Pattern>);
+use crate::request::host::{self, HostPattern};
+use crate::request::pattern::Pattern;
+use crate::request::{Match, RequestHead};
 
 /// The rules that match a request, in order. A rule that matches by several patterns with parameters is
 /// listed for each.

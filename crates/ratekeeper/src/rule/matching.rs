@@ -5,12 +5,12 @@ use std::sync::Arc;
 use http::Method;
 
 use super::Rule;
-use super::host::HostPattern;
 use super::index::Target;
-use super::pattern::Pattern;
-use crate::RequestHead;
 use crate::error::ConfigError;
 use crate::key::KeySource;
+use crate::request::RequestHead;
+use crate::request::host::HostPattern;
+use crate::request::pattern::Pattern;
 
 /// The requests that a rule matches, apart from its predicates.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Requests {
     /// Empty means all.
     pub(super) targets: Vec<Target>,
     pub(super) exceptions: Vec<Pattern>,
-    pub(super) by_hand: bool,
+    pub(super) manual: bool,
 }
 
 impl Requests {
@@ -154,14 +154,14 @@ impl Rule {
     /// # fn main() -> Result<(), ratekeeper::ConfigError> {
     /// let limiter = Limiter::builder()
     ///     .rule(Rule::new("connections", Quota::per_minute(10)).on_path("/socket"))
-    ///     .rule(Rule::new("messages", Quota::per_second(5)).by_hand())
+    ///     .rule(Rule::new("messages", Quota::per_second(5)).manual())
     ///     .build()?;
     /// # let _ = limiter;
     /// # Ok(())
     /// # }
     /// ```
-    pub fn by_hand(self) -> Self {
-        Self { by_hand: true, ..self }
+    pub fn manual(self) -> Self {
+        Self { manual: true, ..self }
     }
 
     /// Matches only requests that satisfy this predicate. If called several times, all of them.
@@ -176,10 +176,10 @@ impl Rule {
             hosts: self.host_patterns()?,
             targets: self.targets()?,
             exceptions: self.exceptions.iter().map(|path| self.pattern(path)).collect::<Result<_, _>>()?,
-            by_hand: self.by_hand,
+            manual: self.manual,
         };
         match self.in_vain() {
-            Some(in_vain) if self.by_hand => Err(ConfigError::ByHand { rule: self.name.clone(), in_vain }),
+            Some(in_vain) if self.manual => Err(ConfigError::Manual { rule: self.name.clone(), in_vain }),
             _ => Ok(requests),
         }
     }
@@ -211,7 +211,7 @@ impl Rule {
         self.targets.iter().map(target).collect()
     }
 
-    /// What the rule says about requests, which has no effect if it is charged by hand.
+    /// What the rule says about requests, which has no effect if it is charged manually.
     fn in_vain(&self) -> Option<String> {
         let target = |(method, path): &(Option<Method>, Option<String>)| match (method, path) {
             (_, Some(path)) => format!("the path `{path}`"),

@@ -3,7 +3,6 @@
 mod compiled;
 mod explain;
 mod failure;
-mod host;
 mod hosts;
 mod index;
 mod map;
@@ -11,7 +10,7 @@ mod matching;
 mod methods;
 mod mode;
 mod paths;
-mod pattern;
+pub(crate) mod policy;
 mod rule_set;
 mod set;
 mod settle;
@@ -28,20 +27,17 @@ use ratekeeper_core::Quota;
 pub(crate) use self::compiled::{Compiled, QuotaChoice};
 pub use self::explain::{Counted, Explanation, Mismatch, Why};
 pub use self::failure::FailurePolicy;
-pub(crate) use self::host::of_authority;
-pub(crate) use self::index::Match;
 pub use self::mode::Mode;
-pub(crate) use self::pattern::{Pattern, decode};
 pub use self::rule_set::RuleSet;
 pub(crate) use self::set::Rules;
 pub use self::settle::Settle;
 pub use self::tier::{Tier, TierChoice};
 pub(crate) use self::tier::{TierFuture, TierLookup};
-use crate::RequestHead;
 use crate::error::ConfigError;
 use crate::key::{self, KeyExtractor, KeySource};
-use crate::response_head::ResponseHead;
 pub(crate) use crate::observe::Role;
+use crate::request::RequestHead;
+use crate::request::ResponseHead;
 
 type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
@@ -79,7 +75,7 @@ pub struct Rule {
     targets: Vec<(Option<Method>, Option<String>)>,
     /// Paths that do not match.
     exceptions: Vec<String>,
-    by_hand: bool,
+    manual: bool,
     predicates: Vec<Predicate>,
     tiers: Vec<(String, Tier)>,
     tier_lookup: Option<TierLookup>,
@@ -133,7 +129,7 @@ impl Rule {
             hosts: Vec::new(),
             targets: Vec::new(),
             exceptions: Vec::new(),
-            by_hand: false,
+            manual: false,
             predicates: Vec::new(),
             tiers: Vec::new(),
             tier_lookup: None,
@@ -161,7 +157,7 @@ impl Rule {
     /// Adds a tier: callers in it have this quota, or no limit, instead of the rule's own quota.
     ///
     /// [`tier_by`](Self::tier_by) determines who is in it; without it, only a rule that is charged
-    /// [by hand](Self::by_hand) may have tiers. A caller who changes tiers keeps what it has used.
+    /// [by hand](Self::manual) may have tiers. A caller who changes tiers keeps what it has used.
     pub fn tier(mut self, name: impl Into<String>, tier: impl Into<Tier>) -> Self {
         self.tiers.push((name.into(), tier.into()));
         self
@@ -265,7 +261,7 @@ impl Rule {
 
     /// Lets the handler or the body settle what the request has really cost.
     ///
-    /// See [`Limits`](crate::Limits) and [`MeterLayer`](crate::MeterLayer).
+    /// See [`Limits`](crate::Limits) and [`MeterLayer`](crate::meter::MeterLayer).
     pub fn settle_in_handler(mut self) -> Self {
         self.settling.in_handler = true;
         self

@@ -6,9 +6,9 @@ use super::compiled::Compiled;
 use super::index::{Index, Matches};
 use super::map::Map;
 use super::{FailurePolicy, Rule};
-use crate::RequestHead;
 use crate::error::{ConfigError, LimiterError};
 use crate::observe::SetWatch;
+use crate::request::RequestHead;
 
 /// The contents of a [`RuleSet`](super::RuleSet).
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl Rules {
         for rule in rules {
             let number = compiled.len();
             let requests = rule.requests()?;
-            if !requests.by_hand {
+            if !requests.manual {
                 index.add(number, &requests.hosts, &requests.targets);
             }
             let rule = Compiled::new(rule, requests)?;
@@ -62,11 +62,7 @@ impl Rules {
     }
 
     /// Calls `f` with each rule that matches, in order, and with the head as the rule sees it.
-    pub(crate) fn for_each_match(
-        &self,
-        head: &RequestHead<'_>,
-        mut f: impl FnMut(usize, &RequestHead<'_>),
-    ) {
+    pub(crate) fn for_each_match(&self, head: &RequestHead<'_>, mut f: impl FnMut(usize, &RequestHead<'_>)) {
         let mut visit = |number: usize, head: &RequestHead<'_>| {
             if self.rules[number].applies(head) {
                 f(number, head);

@@ -9,8 +9,8 @@ use axum::{Extension, Router};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use ratekeeper::{
-    ByteCount, Decision, Key, Limits, MINUTE, MeterLayer, MissingKey, Quota, RateLimitLayer, RejectionReason,
-    RequestHead, Rule, key,
+    Decision, Key, Limits, MINUTE, MissingKey, Quota, RateLimitLayer, RequestHead, Rule, key,
+    meter::ByteCount, meter::MeterLayer, rejection::RejectionReason,
 };
 use tower::ServiceExt;
 

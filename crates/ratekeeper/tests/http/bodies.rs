@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
-use ratekeeper::{Quota, RateLimitLayer, RejectionReason, Rejection, RequestHead};
+use ratekeeper::{Quota, RateLimitLayer, RequestHead, rejection::Rejection, rejection::RejectionReason};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// Exhausts a limit of one, and returns the body of the denial.

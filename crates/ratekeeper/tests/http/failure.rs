@@ -1,10 +1,10 @@
 //! When the store cannot decide.
 
 use http::{Request, StatusCode};
-use ratekeeper::core::StoreErrorKind;
+use ratekeeper::store::StoreErrorKind;
 use ratekeeper::{
-    Decision, FailurePolicy, IetfDraft, Limiter, MissingKey, Quota, RateLimitLayer, RejectionReason, RequestHead,
-    Rule, StoreError, key,
+    Decision, FailurePolicy, IetfDraft, Limiter, MissingKey, Quota, RateLimitLayer, RequestHead, Rule,
+    StoreError, key, rejection::RejectionReason,
 };
 
 use crate::support::stores::Failing;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
-use ratekeeper::{BoxRejection, Quota, RateLimitLayer, RejectionReason, RequestHead, Rule, key};
+use ratekeeper::{
+    Quota, RateLimitLayer, RequestHead, Rule, key, rejection::BoxRejection, rejection::RejectionReason,
+};
 use serde_json::json;
 
 use crate::support::{App, Reply, ReplyExt, body, get, json, request, secs};

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use http::{HeaderValue, Request, StatusCode};
-use ratekeeper::{IetfDraft, Quota, RateLimitLayer, RejectionReason, RequestHead, Rule, key};
+use ratekeeper::{IetfDraft, Quota, RateLimitLayer, RequestHead, Rule, key, rejection::RejectionReason};
 use tower::service_fn;
 
 use crate::ietf::parse;

@@ -372,4 +372,3 @@ async fn a_faster_queue_is_soon_short_enough_for_those_who_hardly_wait() {
     tokio::time::sleep(millis(400)).await;
     assert!(limiter.charge("jobs", "worker").ready_within(millis(100)).await.unwrap().is_admitted());
 }
-

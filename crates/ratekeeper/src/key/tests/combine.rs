@@ -9,7 +9,7 @@ use super::super::{
     header, method, path, peer_ip, required,
 };
 use super::{from_peer, key_of, shown, to, with};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 #[derive(Clone)]
 struct User {

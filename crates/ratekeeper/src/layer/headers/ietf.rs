@@ -4,26 +4,13 @@
 //! add to it. The policy lines never change, so they are made once.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ratekeeper_core::{Outcome, Quota, Retry, RuleName};
+use ratekeeper_core::{Outcome, Retry, RuleName};
 
-use super::seconds;
+use super::push_number;
+use crate::rule::policy::{MAX_INTEGER, member, seconds};
 
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// The largest integer of a structured field (RFC 9651, section 3.3.1).
-const MAX_INTEGER: u64 = 999_999_999_999_999;
-
-/// The member of `RateLimit-Policy` for a rule with this quota: the most that it holds, and how long that
-/// takes to come back.
-pub(crate) fn policy(rule: RuleName, quota: &Quota) -> HeaderValue {
-    let window = match quota.algorithm() {
-        ratekeeper_core::Algorithm::TokenBucket | ratekeeper_core::Algorithm::LeakyBucket => {
-            quota.full_refill()
-        }
-        _ => quota.period(),
-    };
-    value(format!("\"{rule}\";q={};w={}", quota.max(), seconds(window).min(MAX_INTEGER)))
-}
 
 /// Removes both fields if a handler has written one of them in another form, such as the dictionary of draft 7:
 /// one member of another form makes a whole list unreadable (RFC 9651, section 1.1). Here each member is a
@@ -46,20 +33,19 @@ pub(super) fn append(policy: HeaderValue, limit: HeaderValue, headers: &mut Head
 
 /// The member of `RateLimit`: what remains, and for how long no more than that can be used.
 pub(super) fn limit(rule: RuleName, outcome: &Outcome) -> HeaderValue {
-    let mut text = format!("\"{rule}\";r={}", outcome.remaining());
+    let mut text = String::with_capacity(rule.as_str().len() + 32);
+    text.push('"');
+    text.push_str(rule.as_str());
+    text.push_str("\";r=");
+    push_number(&mut text, outcome.remaining().into());
     // A client that reads `r=0` needs to know for how long. With a full budget there is nothing to report,
     // nor if waiting would never help.
     let is_empty = outcome.remaining() == 0 && outcome.retry() != Some(Retry::Never);
     if is_empty || !outcome.refill_after().is_zero() {
         text.push_str(";t=");
-        text.push_str(&seconds(outcome.refill_after()).min(MAX_INTEGER).to_string());
+        push_number(&mut text, seconds(outcome.refill_after()).min(MAX_INTEGER));
     }
-    value(text)
-}
-
-/// A rule's name contains only characters that are allowed in a string of a structured field.
-fn value(text: String) -> HeaderValue {
-    HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""))
+    member(text)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! `X-RateLimit-Limit`, `-Remaining` and `-Reset`, as most services send them and most clients read them:
 //! the reset in Unix seconds.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName};
 use ratekeeper_core::{Decision, Outcome};
+
+use super::number;
 
 pub(crate) const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 pub(crate) const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -16,9 +18,9 @@ pub(crate) fn write(decision: &Decision, headers: &mut HeaderMap) {
         return;
     }
     let fields = [
-        (REMAINING, HeaderValue::from(outcome.remaining())),
-        (LIMIT, HeaderValue::from(outcome.limit())),
-        (RESET, HeaderValue::from(outcome.reset_at(decision.at()).as_secs_ceil())),
+        (REMAINING, number(outcome.remaining().into())),
+        (LIMIT, number(outcome.limit().into())),
+        (RESET, number(outcome.reset_at(decision.at()).as_secs_ceil())),
     ];
     for (name, value) in fields {
         // A full map, with thousands of fields, has none of them.
@@ -45,6 +47,7 @@ fn yields(outcome: &Outcome, headers: &HeaderMap) -> bool {
 mod tests {
     use std::time::Duration;
 
+    use http::HeaderValue;
     use ratekeeper_core::{RuleName, Timestamp};
 
     use super::*;

@@ -2,9 +2,9 @@
 
 pub(crate) mod ietf;
 pub(crate) mod legacy;
+mod number;
 
-use std::time::Duration;
-
+pub(crate) use self::number::{number, push_number};
 use http::{HeaderMap, HeaderValue};
 use ratekeeper_core::Decision;
 use smallvec::SmallVec;
@@ -69,9 +69,4 @@ impl Lines {
             ietf::append(policy, limit, headers);
         }
     }
-}
-
-/// A wait in whole seconds, at least one. Rounded up, because a client that comes too early is denied again.
-pub(crate) fn seconds(wait: Duration) -> u64 {
-    wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1)
 }

@@ -2,16 +2,17 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use ratekeeper_core::RuleName;
 
 use super::grpc::{Call, NO_MESSAGE};
-use super::{RejectionReason, Rejection};
-use crate::RequestHead;
+use super::{Rejection, RejectionReason};
+use crate::layer::headers::push_number;
+use crate::request::RequestHead;
 
 /// A JSON body: `{"error":"rate_limited","retry_after_seconds":37,…}`. The default.
 ///
-/// gRPC and gRPC-Web requests get a gRPC status instead, as from [`GrpcRejection`](crate::GrpcRejection).
+/// gRPC and gRPC-Web requests get a gRPC status instead, as from [`GrpcRejection`](crate::rejection::GrpcRejection).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JsonRejection;
 
@@ -43,7 +44,7 @@ fn json(reason: &RejectionReason<'_>) -> Bytes {
     }
     if let Some(wait) = reason.retry_after_seconds() {
         body.push_str(r#","retry_after_seconds":"#);
-        body.push_str(&wait.to_string());
+        push_number(&mut body, wait);
     }
     body.push('}');
     body.into()
@@ -51,7 +52,7 @@ fn json(reason: &RejectionReason<'_>) -> Bytes {
 
 /// A problem document (RFC 9457), with the types from the IETF draft for rate-limit fields.
 ///
-/// gRPC and gRPC-Web requests get a gRPC status instead, as from [`GrpcRejection`](crate::GrpcRejection).
+/// gRPC and gRPC-Web requests get a gRPC status instead, as from [`GrpcRejection`](crate::rejection::GrpcRejection).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProblemRejection;
 
@@ -111,6 +112,8 @@ fn respond<B: From<Bytes>>(
     }
     let mut response = Response::new(B::from(body(reason)));
     *response.status_mut() = reason.status();
+    // With room for the layer's fields.
+    *response.headers_mut() = HeaderMap::with_capacity(8);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

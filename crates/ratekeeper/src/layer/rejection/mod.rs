@@ -13,8 +13,9 @@ use ratekeeper_core::{Decision, RuleName, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
 pub use self::grpc::GrpcRejection;
-use super::headers::seconds;
-use crate::RequestHead;
+use super::headers::number;
+use crate::request::RequestHead;
+use crate::rule::policy::seconds;
 
 /// Fields that say how long a response can be reused.
 const FRESHNESS: [HeaderName; 4] = [EXPIRES, ETAG, LAST_MODIFIED, AGE];
@@ -78,7 +79,7 @@ pub(super) fn write_fields(reason: &RejectionReason<'_>, headers: &mut HeaderMap
     if let Some(seconds) = reason.retry_after_seconds() {
         if !headers.contains_key(RETRY_AFTER) {
             // A full map, with thousands of fields, is left unchanged.
-            drop(headers.try_insert(RETRY_AFTER, HeaderValue::from(seconds)));
+            drop(headers.try_insert(RETRY_AFTER, number(seconds)));
         }
     }
     // RFC 6585, section 4: a 429 must not be stored by a cache. Usually there is nothing to remove.
@@ -100,7 +101,7 @@ pub(super) fn write_fields(reason: &RejectionReason<'_>, headers: &mut HeaderMap
 /// ```
 /// use axum::body::Body;
 /// use axum::response::{IntoResponse, Response};
-/// use ratekeeper::{Quota, RateLimitLayer, RejectionReason, RequestHead};
+/// use ratekeeper::{Quota, RateLimitLayer, rejection::RejectionReason, RequestHead};
 ///
 /// let layer = RateLimitLayer::new(Quota::per_second(10)).rejection(
 ///     |head: &RequestHead<'_>, reason: &RejectionReason<'_>| -> Response {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::error::LimiterError;
 use crate::limiter::{Limiter, Patience, Plan, Planned};
 use crate::observe::{Role, Settled};
-use crate::response_head::ResponseHead;
+use crate::request::ResponseHead;
 use crate::rule::{Rules, Settle};
 
 /// The charges of a request that was forwarded.

@@ -26,7 +26,7 @@ pub trait Measure<D> {
     /// estimate, used for bodies that do not end.
     ///
     /// ```
-    /// use ratekeeper::Measure;
+    /// use ratekeeper::meter::Measure;
     ///
     /// #[derive(Clone, Default)]
     /// struct Usage(Option<u32>);
@@ -87,7 +87,7 @@ impl<D: Buf> Measure<D> for ByteCount {
 ///
 /// ```
 /// use axum::{Router, routing::get};
-/// use ratekeeper::{ByteCount, Limiter, MINUTE, MeterLayer, Quota, RateLimitLayer, Rule};
+/// use ratekeeper::{meter::ByteCount, Limiter, MINUTE, meter::MeterLayer, Quota, RateLimitLayer, Rule};
 ///
 /// # fn main() -> Result<(), ratekeeper::ConfigError> {
 /// // A megabyte a minute. The length of a response is not known beforehand, so 10 kB are reserved.

@@ -19,7 +19,7 @@ pin_project! {
     /// length](Self::length). If the body fails, or is dropped before its end because the client has gone
     /// away, the reservation stays charged, or the sum of the pieces if that is more.
     ///
-    /// Made by [`Limits::meter`] and [`MeterLayer`](crate::MeterLayer).
+    /// Made by [`Limits::meter`] and [`MeterLayer`](crate::meter::MeterLayer).
     pub struct Metered<B: Body, M: Measure<B::Data>> {
         #[pin]
         body: B,
@@ -74,7 +74,7 @@ impl<B: Body, M: Measure<B::Data>> Metered<B, M> {
     /// A server that has sent as many bytes as the response's `Content-Length` announces does not poll for
     /// more, and a body that is a stream does not know that it has ended.
     ///
-    /// [`MeterLayer`](crate::MeterLayer) takes the length from the response.
+    /// [`MeterLayer`](crate::meter::MeterLayer) takes the length from the response.
     #[must_use]
     pub fn length(mut self, bytes: u64) -> Self {
         self.left = Some(bytes);

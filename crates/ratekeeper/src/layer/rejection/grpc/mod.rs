@@ -14,8 +14,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use self::status::Status;
-use super::{RejectionReason, Rejection};
-use crate::RequestHead;
+use super::{Rejection, RejectionReason};
+use crate::request::RequestHead;
 
 const GRPC: &str = "application/grpc";
 const WEB: &str = "-web";
@@ -31,8 +31,8 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
 /// A gRPC status, for servers that speak nothing else, such as tonic's.
 ///
-/// It only requires that a body can be empty. [`JsonRejection`](crate::JsonRejection) and
-/// [`ProblemRejection`](crate::ProblemRejection) answer gRPC requests in the same way, but only for bodies
+/// It only requires that a body can be empty. [`JsonRejection`](crate::rejection::JsonRejection) and
+/// [`ProblemRejection`](crate::rejection::ProblemRejection) answer gRPC requests in the same way, but only for bodies
 /// that can be made from bytes, because they answer other requests with such bodies; tonic's cannot.
 ///
 /// A gRPC request is a `POST` over HTTP/2, as every call is, whose content type begins with
@@ -55,7 +55,7 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// 429 or 503 and an empty body.
 ///
 /// ```
-/// use ratekeeper::{GrpcRejection, Quota, RateLimitLayer};
+/// use ratekeeper::{rejection::GrpcRejection, Quota, RateLimitLayer};
 ///
 /// let layer = RateLimitLayer::new(Quota::per_second(10)).rejection(GrpcRejection);
 /// # let _ = layer;

@@ -47,7 +47,9 @@ impl<'a> Status<'a> {
             RejectionReason::Unavailable { rule, .. } => {
                 (Code::Unavailable, "Whether this request may be served cannot be told now", Some(*rule))
             }
-            RejectionReason::Overloaded => (Code::Unavailable, "This request would have to wait, and cannot now", None),
+            RejectionReason::Overloaded => {
+                (Code::Unavailable, "This request would have to wait, and cannot now", None)
+            }
         };
         let rule = rule.map(|rule| format!(" (rule {rule})")).unwrap_or_default();
         Self { code, message: format!("{what}{rule}."), reason }

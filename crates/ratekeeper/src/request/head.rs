@@ -10,8 +10,10 @@ use http::header::{
 };
 use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, request};
 
+use super::Match;
+use super::host::of_authority;
+use super::pattern::Pattern;
 use crate::key::{canonical_ip, peer};
-use crate::rule::{Match, Pattern, of_authority};
 
 /// Fields that no browser sends with a preflight, which has neither credentials nor content.
 const NEVER_IN_PREFLIGHTS: [HeaderName; 4] = [AUTHORIZATION, COOKIE, CONTENT_TYPE, TRANSFER_ENCODING];
@@ -70,7 +72,7 @@ impl<'a> RequestHead<'a> {
     #[must_use]
     pub fn path(&self) -> &'a str {
         #[cfg(feature = "axum")]
-        if let Some(path) = crate::axum::original_path(self.extensions) {
+        if let Some(path) = super::axum::original_path(self.extensions) {
             return path;
         }
         self.uri.path()
@@ -137,7 +139,7 @@ impl<'a> RequestHead<'a> {
 
     #[cfg(feature = "axum")]
     fn route_param(&self, name: &str) -> Option<Cow<'a, [u8]>> {
-        crate::axum::route_param(self, name)
+        super::axum::route_param(self.extensions, self.path(), name)
     }
 
     #[cfg(not(feature = "axum"))]

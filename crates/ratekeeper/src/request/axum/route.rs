@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::rule::decode;
+use crate::request::pattern::decode;
 
 /// The value of the parameter of this name in a path that the route has matched.
 ///
