@@ -143,7 +143,13 @@ impl Worker {
                     // It is replaced before anything is sent.
                     Event::Closed => {}
                 },
-                () = shared.wake.notified(), if has_room => {}
+                () = shared.wake.notified(), if has_room => {
+                    // Callers that are about to ask come along. If the server is far and they do not, the few
+                    // that may be in flight are soon used up by small batches.
+                    if self.sizing.is_far() && !self.is_unused() {
+                        tokio::task::yield_now().await;
+                    }
+                }
                 () = shared.hurry.notified() => {}
                 () = shared.leave.notified() => self.leaving = true,
                 () = &mut alarm, if alarm_at.is_some() => {
