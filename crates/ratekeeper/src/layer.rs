@@ -1,10 +1,10 @@
 //! The layer, and its options.
 
-use ratekeeper_core::MemoryStore;
+use ratekeeper_core::{IetfDraft, MemoryStore};
 use tower_layer::Layer;
 
 use crate::gate::{Gate, Options};
-use crate::headers::{HeaderFields, IetfDraft};
+use crate::headers::HeaderFields;
 use crate::limiter::Limiter;
 use crate::response::{JsonRejection, ProblemRejection};
 use crate::service::RateLimit;

@@ -29,7 +29,7 @@ mod waiting;
 /// The crate that the others build on, for writing custom stores.
 pub use ratekeeper_core as core;
 pub use ratekeeper_core::{
-    Algorithm, Charge, Clock, DAY, Decision, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota,
+    Algorithm, Charge, Clock, DAY, Decision, HOUR, IetfDraft, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota,
     QuotaError, Retry, SECOND, Share, Store, StoreError, SystemClock, Timestamp,
 };
 
@@ -39,7 +39,6 @@ pub use self::error::{ConfigError, LimiterError};
 pub use self::failure::FailurePolicy;
 pub use self::future::ResponseFuture;
 pub use self::head::RequestHead;
-pub use self::headers::IetfDraft;
 pub use self::hint::{Hint, HintCode};
 pub use self::key::KeyExtractor;
 pub use self::layer::RateLimitLayer;
