@@ -152,17 +152,17 @@ async fn evictions_are_published_by_the_requests_that_come() {
     let clock = ratekeeper::ManualClock::new(crate::support::START);
     let store = ratekeeper::MemoryStore::builder().clock(clock.clone()).max_keys(100).build();
     let rule = Rule::new("many", Quota::per_hour(10)).by_hand();
-    let limiter = Limiter::builder().store(store).rule(rule).build().expect("good rules");
+    let limiter = Limiter::builder().store(store.clone()).rule(rule).build().expect("good rules");
     for caller in 0..5_000_u64 {
         limiter.charge("many", caller.to_string().as_str()).await.expect("it works");
     }
     clock.advance(Duration::from_secs(2));
     limiter.charge("many", "last").await.expect("it works");
     let evicted = recorded.value("ratekeeper_evictions_total{store=\"memory\"}");
-    assert_eq!(evicted, limiter.store().evicted() as f64);
+    assert_eq!(evicted, store.evicted() as f64);
     assert!(evicted > 4_000.0, "{evicted}");
     let keys = recorded.value("ratekeeper_keys{store=\"memory\"}");
-    assert_eq!(keys, limiter.store().len() as f64);
+    assert_eq!(keys, store.len() as f64);
     drop(limiter);
     assert_eq!(recorded.value("ratekeeper_keys{store=\"memory\"}"), 0.0);
 }

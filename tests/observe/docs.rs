@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::script::Scene;
 use crate::support::Recorded;
+use crate::support::script::Scene;
 
 const PAGE: &str = include_str!("../../crates/ratekeeper/docs/metrics.md");
 

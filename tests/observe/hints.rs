@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request, StatusCode};
 use ratekeeper::key::{self, TrustedProxies};
-use ratekeeper::{HintCode, Limiter, MemoryStore, MissingKey, Quota, RateLimitLayer, Rule, RuleSet, Store};
+use ratekeeper::{HintCode, Limiter, MemoryStore, MissingKey, Quota, RateLimitLayer, Rule, RuleSet};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Recorded, Told, anonymous, answer, get, limiter, send};
 
-fn codes<S: Store>(limiter: &Limiter<S>) -> Vec<HintCode> {
+fn codes(limiter: &Limiter) -> Vec<HintCode> {
     limiter.hints().iter().map(ratekeeper::Hint::code).collect()
 }
 

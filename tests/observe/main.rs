@@ -6,5 +6,4 @@ mod events;
 mod hints;
 mod prometheus;
 mod redis;
-mod script;
 mod support;

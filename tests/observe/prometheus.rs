@@ -13,8 +13,8 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
-use crate::script::Scene;
 use crate::support::Recorded;
+use crate::support::script::Scene;
 
 /// How long a busy machine may take until everything is there.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -11,16 +11,17 @@ use crate::support::{Recorded, Told, get, send};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-async fn limiter(server: &RedisServer, quota: Quota) -> Limiter<RedisStore> {
+async fn limiter(server: &RedisServer, quota: Quota) -> (Limiter, RedisStore) {
     let servers = Servers::one(server.url()).expect("an address");
     let builder = RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(PATIENCE);
     let store = builder.build().expect("a store");
     store.ready(PATIENCE).await.expect("the server works");
-    Limiter::builder().store(store).rule(Rule::new("fleet", quota)).build().expect("good rules")
+    let builder = Limiter::builder().store(store.clone()).rule(Rule::new("fleet", quota));
+    (builder.build().expect("good rules"), store)
 }
 
-async fn until(limiter: &Limiter<RedisStore>, is_so: fn(&BreakerState) -> bool) {
-    let mut breaker = limiter.store().watch_breaker();
+async fn until(store: &RedisStore, is_so: fn(&BreakerState) -> bool) {
+    let mut breaker = store.watch_breaker();
     let waited = tokio::time::timeout(PATIENCE, breaker.wait_for(is_so)).await;
     drop(waited.expect("it takes no longer").expect("there is a store"));
 }
@@ -29,7 +30,7 @@ async fn until(limiter: &Limiter<RedisStore>, is_so: fn(&BreakerState) -> bool) 
 async fn what_redis_is_asked_is_measured_and_what_it_is_not_is_counted() {
     let recorded = Recorded::start();
     let server = RedisServer::start().expect("a server");
-    let limiter = limiter(&server, Quota::per_hour(2)).await;
+    let (limiter, _) = limiter(&server, Quota::per_hour(2)).await;
     for _ in 0..5 {
         send(&limiter, get("/")).await;
     }
@@ -46,7 +47,7 @@ async fn what_redis_is_asked_is_measured_and_what_it_is_not_is_counted() {
 async fn a_breaker_that_opens_and_closes_is_counted_and_told() {
     let (recorded, told) = (Recorded::start(), Told::start());
     let server = RedisServer::start().expect("a server");
-    let limiter = limiter(&server, Quota::per_hour(100)).await;
+    let (limiter, store) = limiter(&server, Quota::per_hour(100)).await;
     let open = || recorded.value("ratekeeper_redis_breakers_open{}");
     let changes =
         |to: &str| recorded.value(&format!("ratekeeper_redis_breaker_changes_total{{to=\"{to}\"}}"));
@@ -54,7 +55,7 @@ async fn a_breaker_that_opens_and_closes_is_counted_and_told() {
 
     server.kill().expect("it can be killed");
     assert_eq!(send(&limiter, get("/")).await, StatusCode::OK, "the rule allows then");
-    until(&limiter, BreakerState::is_open).await;
+    until(&store, BreakerState::is_open).await;
     assert_eq!((open(), changes("open")), (1.0, 1.0));
     let failed: f64 = ["timeout", "unavailable", "protocol", "breaker_open"]
         .iter()
@@ -66,14 +67,14 @@ async fn a_breaker_that_opens_and_closes_is_counted_and_told() {
     assert!(line.starts_with("WARN ratekeeper:") && line.contains("store=\"redis\""), "{line}");
 
     server.restart().expect("it comes back");
-    until(&limiter, |state| !state.is_open()).await;
+    until(&store, |state| !state.is_open()).await;
     assert_eq!((open(), changes("closed")), (0.0, 2.0));
     assert_eq!(told.with("the breaker has closed").len(), 2, "{:?}", told.lines());
 
     server.kill().expect("it can be killed");
     send(&limiter, get("/")).await;
-    until(&limiter, BreakerState::is_open).await;
-    drop(limiter);
+    until(&store, BreakerState::is_open).await;
+    drop((limiter, store));
     // The store is no longer used, so it no longer counts as open. Its task ends when it is next polled.
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while open() != 0.0 {
@@ -119,14 +120,14 @@ fn evicting(maxmemory: &str, policy: &str) -> Builder {
 async fn a_redis_that_drives_out_counters_is_told_of_once() {
     let told = Told::start();
     let server = evicting("100mb", "allkeys-lru").start().expect("a server");
-    let limiter = limiter(&server, Quota::per_hour(100)).await;
+    let (limiter, store) = limiter(&server, Quota::per_hour(100)).await;
     let [line] = &*told.with("drives out counters") else { panic!("{:?}", told.lines()) };
     assert!(line.starts_with("WARN ratekeeper:") && line.contains("policy=\"allkeys-lru\""), "{line}");
     server.kill().expect("it can be killed");
     send(&limiter, get("/")).await;
-    until(&limiter, BreakerState::is_open).await;
+    until(&store, BreakerState::is_open).await;
     server.restart().expect("it comes back");
-    until(&limiter, |state| !state.is_open()).await;
+    until(&store, |state| !state.is_open()).await;
     assert_eq!(told.with("drives out counters").len(), 1, "{:?}", told.lines());
 }
 
@@ -136,7 +137,7 @@ async fn nothing_is_told_of_a_redis_that_keeps_counters_or_does_not_say() {
     let silent = evicting("100mb", "allkeys-lru").user("ratekeeper", "secret", "~ratekeeper:* +@all -info");
     for builder in [evicting("0", "allkeys-lru"), evicting("100mb", "volatile-ttl"), silent] {
         let server = builder.start().expect("a server");
-        let limiter = limiter(&server, Quota::per_hour(100)).await;
+        let (limiter, _) = limiter(&server, Quota::per_hour(100)).await;
         assert_eq!(send(&limiter, get("/")).await, StatusCode::OK);
         assert_eq!(told.with("drives out counters").len(), 0, "{:?}", told.lines());
     }

@@ -131,7 +131,7 @@ impl<S: Store> Does<S> for Settles {
         let receipt = Receipt::of(&decision, self.rule).expect("there is room for all");
         let refund = Refund::new(self.rule, &key, 3);
         // With the receipt of this charge, or without one.
-        let refund = if task % 2 == 0 { refund.receipt(receipt) } else { refund };
+        let refund = if task.is_multiple_of(2) { refund.receipt(receipt) } else { refund };
         store.refund(&[refund]).await.expect("the store gives back");
         store.debit(&[Debit::new(charge.cost(2))]).await.expect("the store takes what is due");
         4

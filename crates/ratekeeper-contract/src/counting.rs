@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, MINUTE, Quota, Retry, SECOND, Store};
+use ratekeeper_core::{Algorithm, MINUTE, Quota, Retry, SECOND};
 
 use crate::{Bench, Harness, MICRO, each};
 
@@ -23,27 +23,6 @@ pub async fn admits_the_limit_and_says_what_remains<H: Harness>(harness: H) {
         assert!(!denied.is_admitted(), "{quota}");
         assert_eq!((denied.limit(), denied.remaining()), (10, 0), "{quota}");
         assert!(denied.reset_after() <= quota.full_refill(), "{quota}");
-    }
-}
-
-/// A charge that is made by `charge_at_once` is the same charge, and one that it does not make is not made.
-pub async fn a_charge_at_once_is_a_charge<H: Harness>(harness: H) {
-    let bench = Bench::new(harness).await;
-    for quota in each(10, MINUTE) {
-        let (caller, other) = (bench.caller(quota), bench.caller(quota).with_key("bob"));
-        for cost in [1, 3, 11, 4, 5, 1, 1, 1] {
-            let expected = other.charge(cost).await;
-            let outcome = match bench.store.charge_at_once(&caller.cost(cost)) {
-                Some((at, outcome)) => {
-                    assert_eq!(at, bench.harness.now().await, "decided at the time of the store");
-                    outcome
-                }
-                None => caller.charge(cost).await,
-            };
-            assert_eq!(outcome, expected, "{quota}");
-            assert_eq!(caller.peek(1).await, other.peek(1).await, "{quota}");
-            bench.advance(SECOND).await;
-        }
     }
 }
 

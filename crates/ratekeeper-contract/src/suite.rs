@@ -42,7 +42,6 @@ macro_rules! __suite {
             }
             counting {
                 admits_the_limit_and_says_what_remains
-                a_charge_at_once_is_a_charge
                 an_idle_key_never_holds_more_than_its_quota
                 a_cost_that_does_not_fit_is_denied_and_not_charged
                 denials_do_not_prolong_the_wait

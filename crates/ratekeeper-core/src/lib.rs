@@ -23,5 +23,5 @@ pub use key::{Key, KeyRef};
 pub use memory::{KeyHash, MemoryStore, MemoryStoreBuilder};
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, Share};
 pub use rule_name::{RuleName, RuleNameError};
-pub use store::{Answer, Answering, Store, StoreId};
+pub use store::{Answer, AnswerFuture, Store, StoreId};
 pub use time::Timestamp;

@@ -1,13 +1,12 @@
 //! The contract between stores and their callers.
 
-use std::future::{Future, IntoFuture, Ready};
+use std::fmt;
+use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use pin_project_lite::pin_project;
-
-use crate::{Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, StoreError, Timestamp};
+use crate::{Charge, Debit, Decision, KeyRef, Refund, RuleName, StoreError};
 
 /// Where the counters live.
 ///
@@ -39,29 +38,82 @@ use crate::{Charge, Debit, Decision, KeyRef, Outcome, Refund, RuleName, StoreErr
 ///   what the others have charged, so that their rules are enforced if the request is let through.
 ///
 /// The `ratekeeper-contract` crate tests a store against these promises.
-pub trait Store: Clone + Send + Sync + 'static {
-    /// An answer that takes a while.
-    type Charging: Future<Output = Result<Decision, StoreError>> + Send + 'static;
-
-    /// Charges all or none, and answers immediately if it can.
+///
+/// # Implementing a store
+///
+/// A store that knows the answer returns [`Answer::Now`], and one that has to ask a server returns
+/// [`Answer::later`]. This one keeps its counters in another store, and counts how often it denies:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use ratekeeper_core::{
+///     Answer, Charge, Debit, Decision, KeyRef, MemoryStore, Refund, RuleName, Store,
+/// };
+///
+/// struct CountDenials<S> {
+///     inner: S,
+///     denials: Arc<AtomicU64>,
+/// }
+///
+/// impl<S: Store> Store for CountDenials<S> {
+///     fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+///         match self.inner.charge(charges) {
+///             Answer::Now(Ok(decision)) => {
+///                 self.denials.fetch_add(u64::from(!decision.is_admitted()), Ordering::Relaxed);
+///                 Answer::Now(Ok(decision))
+///             }
+///             Answer::Now(Err(error)) => Answer::Now(Err(error)),
+///             Answer::Later(answer) => {
+///                 // The future must not borrow from the store.
+///                 let denials = Arc::clone(&self.denials);
+///                 Answer::later(async move {
+///                     let decision = answer.await?;
+///                     denials.fetch_add(u64::from(!decision.is_admitted()), Ordering::Relaxed);
+///                     Ok(decision)
+///                 })
+///             }
+///         }
+///     }
+///
+///     fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+///         self.inner.peek(charges)
+///     }
+///
+///     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
+///         self.inner.refund(refunds)
+///     }
+///
+///     fn debit(&self, debits: &[Debit<'_>]) -> Answer<()> {
+///         self.inner.debit(debits)
+///     }
+///
+///     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
+///         self.inner.reset(rule, key)
+///     }
+/// }
+/// # use ratekeeper_core::Quota;
+/// # let store = CountDenials { inner: MemoryStore::new(), denials: Arc::default() };
+/// # let rule = RuleName::new("rule").unwrap();
+/// # for _ in 0..3 {
+/// #     drop(store.charge(&[Charge::new(rule, "key", &Quota::per_hour(2))]));
+/// # }
+/// # assert_eq!(store.denials.load(Ordering::Relaxed), 1);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a store",
+    label = "this is not a store",
+    note = "a store is a `MemoryStore`, a `RedisStore`, an `Arc` of one, or a type that implements `Store`"
+)]
+pub trait Store: Send + Sync + 'static {
+    /// Charges all or none.
     ///
     /// The outcomes are in the order of the charges. A rule and key that are charged twice in one call are
     /// charged the sum. Charge a rule and key under only one quota in a call: under two at once, what is
     /// taken under the first may rarely be in the way of the second, which is then denied although the first
     /// was charged.
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging>;
-
-    /// Makes one charge if that is possible immediately, and returns when it was decided and the outcome.
-    ///
-    /// Returns `None` if it is not possible. Then nothing is charged, and [`charge`](Self::charge) is called.
-    ///
-    /// This is a short cut for the most common case, one rule. A store that implements it saves the detour
-    /// through a [`Decision`]; one that does not loses nothing.
-    #[inline]
-    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
-        let _ = charge;
-        None
-    }
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision>;
 
     /// Answers what [`charge`](Self::charge) would answer, and changes nothing.
     ///
@@ -70,16 +122,16 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// Since a peek changes nothing, a key that was last charged under another quota, or before the clock was
     /// set back, is re-read each time. The reported wait is exact from the first charge on, even if that
     /// charge is denied.
-    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send;
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision>;
 
     /// Gives back what was charged.
     ///
-    /// The call itself hands over the refund: it takes place even if the future is dropped, which only
+    /// The call itself hands over the refund: it takes place even if the answer is dropped, which only
     /// reports when it is done. So it can be called where nothing can be awaited.
     ///
     /// After an error it is unknown whether the refund was made or is yet to be made: a store may keep it
     /// until it works again. So do not hand it over a second time.
-    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()>;
 
     /// Takes what is due, whether or not it fits.
     ///
@@ -91,16 +143,42 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// describes how much can be owed, and for how long.
     ///
     /// As with [`refund`](Self::refund), the call itself hands over the debit.
-    fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn debit(&self, debits: &[Debit<'_>]) -> Answer<()>;
+
+    /// Forgets everything that was charged to a key under a rule.
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()>;
 
     /// Identifies the store, or is `None`, the default, if it cannot. It shows whether two limiters share a
     /// store.
     fn id(&self) -> Option<StoreId> {
         None
     }
+}
 
-    /// Forgets everything that was charged to a key under a rule.
-    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        S::charge(self, charges)
+    }
+
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        S::peek(self, charges)
+    }
+
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
+        S::refund(self, refunds)
+    }
+
+    fn debit(&self, debits: &[Debit<'_>]) -> Answer<()> {
+        S::debit(self, debits)
+    }
+
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
+        S::reset(self, rule, key)
+    }
+
+    fn id(&self) -> Option<StoreId> {
+        S::id(self)
+    }
 }
 
 /// Tells stores apart: clones of a store share an id, and two stores that are alive at the same time differ.
@@ -115,56 +193,69 @@ impl StoreId {
     }
 }
 
-/// A store's answer to a charge: now, or later.
+/// A store's answer: now, or later.
 ///
 /// Callers that can use an immediate answer match on [`Answer::Now`]; the others await it.
-#[derive(Debug)]
-#[must_use = "the charge is made, or under way, whether or not the answer is looked at"]
-pub enum Answer<F = Ready<Result<Decision, StoreError>>> {
+#[must_use = "the store does what it was asked, whether or not the answer is looked at"]
+pub enum Answer<T> {
     /// The answer.
-    Now(Result<Decision, StoreError>),
+    Now(Result<T, StoreError>),
     /// A future for the answer.
-    Later(F),
+    Later(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
 }
 
-impl<F> IntoFuture for Answer<F>
-where
-    F: Future<Output = Result<Decision, StoreError>>,
-{
-    type Output = F::Output;
-    type IntoFuture = Answering<F>;
+impl<T> Answer<T> {
+    /// An answer that takes a while.
+    pub fn later(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
+        Self::Later(Box::pin(answer))
+    }
+}
 
-    fn into_future(self) -> Answering<F> {
+impl<T: fmt::Debug> fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Now(answer) => Answering { now: Some(answer), later: None },
-            Self::Later(later) => Answering { now: None, later: Some(later) },
+            Self::Now(answer) => f.debug_tuple("Now").field(answer).finish(),
+            Self::Later(_) => f.write_str("Later(..)"),
         }
     }
 }
 
-pin_project! {
-    /// The future of an [`Answer`].
-    #[derive(Debug)]
-    pub struct Answering<F> {
-        now: Option<Result<Decision, StoreError>>,
-        #[pin]
-        later: Option<F>,
+impl<T> IntoFuture for Answer<T> {
+    type Output = Result<T, StoreError>;
+    type IntoFuture = AnswerFuture<T>;
+
+    fn into_future(self) -> AnswerFuture<T> {
+        AnswerFuture(Some(self))
     }
 }
 
-impl<F> Future for Answering<F>
-where
-    F: Future<Output = Result<Decision, StoreError>>,
-{
-    type Output = F::Output;
+/// The future of an [`Answer`].
+pub struct AnswerFuture<T>(Option<Answer<T>>);
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let this = self.project();
-        match (this.later.as_pin_mut(), this.now.take()) {
-            (Some(later), _) => later.poll(cx),
-            (None, Some(answer)) => Poll::Ready(answer),
+/// Nothing in it is pinned in place: an immediate answer is moved out, and a later one is boxed.
+impl<T> Unpin for AnswerFuture<T> {}
+
+impl<T> Future for AnswerFuture<T> {
+    type Output = Result<T, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.0.take() {
+            Some(Answer::Now(answer)) => Poll::Ready(answer),
+            Some(Answer::Later(mut answer)) => {
+                let polled = answer.as_mut().poll(cx);
+                if polled.is_pending() {
+                    self.0 = Some(Answer::Later(answer));
+                }
+                polled
+            }
             // Polled again after it was ready, which the contract of futures leaves unspecified.
-            (None, None) => Poll::Pending,
+            None => Poll::Pending,
         }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for AnswerFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnswerFuture").field(&self.0).finish()
     }
 }

@@ -1,39 +1,19 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod asking;
-mod breaker;
-mod builder;
-mod call;
+mod batch;
 mod cluster;
 mod config;
-mod connect;
-mod crowd;
-mod denied;
+mod connection;
+mod denial_cache;
 mod error;
-mod eviction;
-mod flight;
-mod gather;
-mod link;
 mod name;
 mod observe;
-mod pace;
-mod probe;
-mod queue;
 mod request;
 mod script;
-mod server_time;
-mod servers;
-mod settlement;
-mod several;
+mod slot;
 mod store;
-mod term;
-mod totals;
-mod verdict;
-mod whole;
 
-pub use self::breaker::BreakerState;
-pub use self::builder::RedisStoreBuilder;
+pub use self::connection::BreakerState;
 pub use self::error::SetupError;
-pub use self::servers::{IntoClient, Servers};
-pub use self::store::{Charging, RedisStore};
+pub use self::store::{IntoClient, RedisStore, RedisStoreBuilder, Servers};

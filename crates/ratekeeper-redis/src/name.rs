@@ -5,7 +5,7 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use ratekeeper_core::{Key, KeyHash, KeyRef, RuleName};
 
-use crate::cluster::slot;
+use crate::slot::slot;
 
 /// A rule and a key, which identify a counter.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,5 @@
 //! A file's settings besides its rules: for the layer and for the limiter.
 
-use ratekeeper::core::Store;
 use ratekeeper::{ChosenRejection, IetfDraft, LimiterBuilder, RateLimitLayer};
 
 use crate::model::{IetfWord, LayerTable, LimiterTable, RejectionWord};
@@ -75,7 +74,7 @@ impl LayerSettings {
     }
 
     /// Applies the settings to the layer.
-    pub fn apply<S, R>(&self, mut layer: RateLimitLayer<S, R>) -> RateLimitLayer<S, ChosenRejection<R>> {
+    pub fn apply<R>(&self, mut layer: RateLimitLayer<R>) -> RateLimitLayer<ChosenRejection<R>> {
         if let Some(on) = self.x_ratelimit_headers {
             layer = layer.x_ratelimit_headers(on);
         }
@@ -110,7 +109,7 @@ impl LimiterSettings {
         }
     }
 
-    pub(crate) fn apply<S: Store>(&self, mut builder: LimiterBuilder<S>) -> LimiterBuilder<S> {
+    pub(crate) fn apply(&self, mut builder: LimiterBuilder) -> LimiterBuilder {
         if let Some(max) = self.max_waiting {
             builder = builder.max_waiting(max);
         }

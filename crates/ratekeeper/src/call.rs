@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use ratekeeper_core::{Answer, Charge, Decision, Key, Outcome, Store, StoreError, Timestamp};
+use ratekeeper_core::{Answer, Charge, Decision, Key, Outcome, StoreError, Timestamp};
 use tower_service::Service;
 
 use crate::RequestHead;
@@ -28,6 +28,8 @@ enum Asked {
     Planning(Planning),
     /// What to charge is known.
     Planned(Plan),
+    /// The store has been asked.
+    Charged(Plan, Answer<Decision>),
     /// The store has answered for one rule, given by number, under the rule's own quota.
     Answered { rule: usize, key: Key, cost: u32, at: Timestamp, outcome: Outcome },
 }
@@ -53,15 +55,14 @@ enum Found<'a> {
     Other(Asked),
 }
 
-impl<I, S, R, A, B> Service<Request<A>> for RateLimit<I, S, R>
+impl<I, R, A, B> Service<Request<A>> for RateLimit<I, R>
 where
     I: Service<Request<A>, Response = Response<B>> + Clone,
-    S: Store,
     R: Rejection<B> + Clone,
 {
     type Response = I::Response;
     type Error = I::Error;
-    type Future = ResponseFuture<I, S, R, A, B>;
+    type Future = ResponseFuture<I, R, A, B>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
@@ -94,9 +95,14 @@ where
         let cost = rule.cost(head);
         let mut charge = Charge::new(rule.name, key, rule.own_quota());
         charge.cost = cost;
-        let Some((at, outcome)) = gate.limiter.store().charge_at_once(&charge) else {
-            let plan = Plan::one(Arc::clone(rules), number, *key, cost);
-            return gate.go_on(inner, request, rules, Asked::Planned(plan));
+        let (at, outcome) = match gate.limiter.store().charge(&[charge]) {
+            Answer::Now(Ok(decision)) if decision.outcomes().len() == 1 => {
+                (decision.at(), decision.tightest().map_or_else(|| unreachable!(), |(_, outcome)| *outcome))
+            }
+            answer => {
+                let plan = Plan::one(Arc::clone(rules), number, *key, cost);
+                return gate.go_on(inner, request, rules, Asked::Charged(plan, answer));
+            }
         };
         if !outcome.is_admitted() || outcome.is_delayed() || gate.options.fields.ietf.is_some() {
             let asked = Asked::Answered { rule: number, key: *key, cost, at, outcome };
@@ -116,7 +122,7 @@ where
     }
 }
 
-impl<S: Store, R> Gate<S, R> {
+impl<R> Gate<R> {
     /// Finds the rules that match.
     #[inline(never)]
     fn find<'a, A>(&self, request: &Request<A>, rules: &'a Arc<Rules>) -> Found<'a> {
@@ -139,7 +145,7 @@ impl<S: Store, R> Gate<S, R> {
         mut request: Request<A>,
         rules: &Arc<Rules>,
         asked: Asked,
-    ) -> ResponseFuture<I, S, R, A, B>
+    ) -> ResponseFuture<I, R, A, B>
     where
         I: Service<Request<A>, Response = Response<B>> + Clone,
         R: Rejection<B> + Clone,
@@ -178,13 +184,13 @@ impl<S: Store, R> Gate<S, R> {
                 if self.limiter.has_line(&plan, Patience::OfRules) {
                     return self.queue(inner, request, plan, None);
                 }
-                match self.limiter.decide(&plan) {
-                    Answer::Now(answer) => (plan, answer),
-                    Answer::Later(charging) => {
-                        let waiting = Waiting::decide(charging, plan, self.take_ready(inner), request);
-                        return ResponseFuture::wait(waiting);
-                    }
-                }
+                let answer = self.limiter.decide(&plan);
+                return self.go_on(inner, request, rules, Asked::Charged(plan, answer));
+            }
+            Asked::Charged(plan, Answer::Now(answer)) => (plan, answer),
+            Asked::Charged(plan, Answer::Later(charging)) => {
+                let waiting = Waiting::decide(charging, plan, self.take_ready(inner), request);
+                return ResponseFuture::wait(waiting);
             }
         };
         self.follow(inner, request, plan, &answer)
@@ -198,7 +204,7 @@ impl<S: Store, R> Gate<S, R> {
         mut request: Request<A>,
         plan: Plan,
         answer: &Result<Decision, StoreError>,
-    ) -> ResponseFuture<I, S, R, A, B>
+    ) -> ResponseFuture<I, R, A, B>
     where
         I: Service<Request<A>, Response = Response<B>> + Clone,
         R: Rejection<B> + Clone,
@@ -221,7 +227,7 @@ impl<S: Store, R> Gate<S, R> {
         request: Request<A>,
         plan: Plan,
         denied: Option<Decision>,
-    ) -> ResponseFuture<I, S, R, A, B>
+    ) -> ResponseFuture<I, R, A, B>
     where
         I: Service<Request<A>, Response = Response<B>> + Clone,
         R: Rejection<B> + Clone,
@@ -237,7 +243,7 @@ impl<S: Store, R> Gate<S, R> {
         inner: &mut I,
         mut request: Request<A>,
         rules: &Arc<Rules>,
-    ) -> ResponseFuture<I, S, R, A, B>
+    ) -> ResponseFuture<I, R, A, B>
     where
         I: Service<Request<A>, Response = Response<B>>,
     {
@@ -247,7 +253,7 @@ impl<S: Store, R> Gate<S, R> {
     }
 
     /// Takes the service that was polled ready, and leaves a clone, which was not, in its place.
-    fn take_ready<I: Clone>(&self, inner: &mut I) -> RateLimit<I, S, R>
+    fn take_ready<I: Clone>(&self, inner: &mut I) -> RateLimit<I, R>
     where
         R: Clone,
     {

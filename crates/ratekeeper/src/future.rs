@@ -7,7 +7,6 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use ratekeeper_core::Store;
 use tower_service::Service;
 
 use crate::response::Rejection;
@@ -16,22 +15,20 @@ use crate::waiting::{Passed, Waiting};
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit) service.
-    pub struct ResponseFuture<I, S, R, A, B>
+    pub struct ResponseFuture<I, R, A, B>
     where
         I: Service<Request<A>>,
-        S: Store,
     {
         #[pin]
-        state: State<I, S, R, A, B>,
+        state: State<I, R, A, B>,
     }
 }
 
 pin_project! {
     #[project = StateProjected]
-    enum State<I, S, R, A, B>
+    enum State<I, R, A, B>
     where
         I: Service<Request<A>>,
-        S: Store,
     {
         // The request was forwarded, and one rule has something to report. This is a separate variant because
         // most requests are in it: then nothing else is checked when the future is polled or dropped.
@@ -43,14 +40,13 @@ pin_project! {
         // It is not yet known what happens to the request. Boxed, because this is several times as large as
         // the other variants and the future is moved for every request, while few requests wait, or only
         // those that ask a server.
-        Waiting { waiting: Pin<Box<Waiting<I, S, R, A>>> },
+        Waiting { waiting: Pin<Box<Waiting<I, R, A>>> },
     }
 }
 
-impl<I, S, R, A, B> ResponseFuture<I, S, R, A, B>
+impl<I, R, A, B> ResponseFuture<I, R, A, B>
 where
     I: Service<Request<A>>,
-    S: Store,
 {
     #[inline(always)]
     pub(crate) const fn forward_one(response: I::Future, one: One) -> Self {
@@ -66,15 +62,14 @@ where
         Self { state: State::Answered { response: Some(response) } }
     }
 
-    pub(crate) fn wait(waiting: Waiting<I, S, R, A>) -> Self {
+    pub(crate) fn wait(waiting: Waiting<I, R, A>) -> Self {
         Self { state: State::Waiting { waiting: Box::pin(waiting) } }
     }
 }
 
-impl<I, S, R, A, B> State<I, S, R, A, B>
+impl<I, R, A, B> State<I, R, A, B>
 where
     I: Service<Request<A>>,
-    S: Store,
 {
     #[inline]
     fn forward(response: I::Future, told: Told) -> Self {
@@ -86,10 +81,9 @@ where
     }
 }
 
-impl<I, S, R, A, B> Future for ResponseFuture<I, S, R, A, B>
+impl<I, R, A, B> Future for ResponseFuture<I, R, A, B>
 where
     I: Service<Request<A>, Response = Response<B>> + Clone,
-    S: Store,
     R: Rejection<B> + Clone,
 {
     type Output = Result<I::Response, I::Error>;
@@ -132,10 +126,9 @@ fn tell_more<B>(more: &mut Option<Box<More>>, response: &mut Response<B>) {
     }
 }
 
-impl<I, S, R, A, B> State<I, S, R, A, B>
+impl<I, R, A, B> State<I, R, A, B>
 where
     I: Service<Request<A>, Response = Response<B>> + Clone,
-    S: Store,
     R: Rejection<B> + Clone,
 {
     /// Polls a request that was not forwarded immediately.
@@ -165,10 +158,9 @@ where
     }
 }
 
-impl<I, S, R, A, B> fmt::Debug for ResponseFuture<I, S, R, A, B>
+impl<I, R, A, B> fmt::Debug for ResponseFuture<I, R, A, B>
 where
     I: Service<Request<A>>,
-    S: Store,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.state {

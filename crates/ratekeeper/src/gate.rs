@@ -6,7 +6,7 @@ mod telling;
 use std::sync::Arc;
 
 use http::{HeaderValue, Method, Request, Response};
-use ratekeeper_core::{Decision, MemoryStore, Store, StoreError, Timestamp};
+use ratekeeper_core::{Decision, MemoryStore, StoreError, Timestamp};
 
 use crate::RequestHead;
 use crate::headers::HeaderFields;
@@ -20,8 +20,8 @@ use crate::told::{Told, expose};
 
 /// A limiter, and how it responds to clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Gate<S, R> {
-    pub(crate) limiter: Limiter<S>,
+pub(crate) struct Gate<R> {
+    pub(crate) limiter: Limiter,
     pub(crate) options: Options,
     pub(crate) rejection: R,
 }
@@ -46,7 +46,7 @@ pub(crate) enum Verdict<B> {
     Reject(Response<B>),
 }
 
-impl<S: Store, R> Gate<S, R> {
+impl<R> Gate<R> {
     /// Whether the request is exempt from limiting.
     #[inline]
     pub(crate) fn is_exempt<A>(&self, request: &Request<A>) -> bool {
@@ -194,13 +194,13 @@ impl<S: Store, R> Gate<S, R> {
         &self,
         request: &mut Request<A>,
         rules: &Rules,
-        account: impl FnOnce(Limiter<S>) -> Account<S>,
-    ) -> Option<Arc<Account<S>>> {
+        account: impl FnOnce(Limiter) -> Account,
+    ) -> Option<Arc<Account>> {
         if !rules.is_settled() {
             return None;
         }
         let account = Arc::new(account(self.limiter.clone()));
-        Limits::new(Arc::<Account<S>>::clone(&account)).put(request.extensions_mut());
+        Limits::new(Arc::<Account>::clone(&account)).put(request.extensions_mut());
         Some(account)
     }
 

@@ -1,6 +1,6 @@
 //! The layer, and its options.
 
-use ratekeeper_core::{IetfDraft, MemoryStore};
+use ratekeeper_core::IetfDraft;
 use tower_layer::Layer;
 
 use crate::gate::{Gate, Options};
@@ -24,17 +24,17 @@ use crate::service::RateLimit;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct RateLimitLayer<S = MemoryStore, R = JsonRejection> {
-    gate: Gate<S, R>,
+pub struct RateLimitLayer<R = JsonRejection> {
+    gate: Gate<R>,
 }
 
-impl<S> RateLimitLayer<S> {
+impl RateLimitLayer {
     /// Creates a layer from a limiter, or from a quota for each peer address.
     ///
     /// # Panics
     ///
     /// If it is made from an invalid quota (see [`Quota::check`](crate::Quota::check)).
-    pub fn new(limiter: impl Into<Limiter<S>>) -> Self {
+    pub fn new(limiter: impl Into<Limiter>) -> Self {
         let gate = Gate {
             limiter: limiter.into(),
             options: Options {
@@ -48,7 +48,7 @@ impl<S> RateLimitLayer<S> {
     }
 }
 
-impl<S, R> RateLimitLayer<S, R> {
+impl<R> RateLimitLayer<R> {
     /// Whether to write `X-RateLimit-Limit`, `-Remaining` and `-Reset` for the tightest rule. On by default.
     ///
     /// With nested layers, the fields report the tightest rule of all. If an inner layer has denied, the
@@ -99,31 +99,31 @@ impl<S, R> RateLimitLayer<S, R> {
     }
 
     /// Answers rejected requests with custom responses. See [`Rejection`](crate::Rejection).
-    pub fn rejection<T>(self, rejection: T) -> RateLimitLayer<S, T> {
+    pub fn rejection<T>(self, rejection: T) -> RateLimitLayer<T> {
         self.map_rejection(|_| rejection)
     }
 
     /// Replaces the rejection with one made from the current one. See
     /// [`ChosenRejection`](crate::ChosenRejection).
-    pub fn map_rejection<T>(self, f: impl FnOnce(R) -> T) -> RateLimitLayer<S, T> {
+    pub fn map_rejection<T>(self, f: impl FnOnce(R) -> T) -> RateLimitLayer<T> {
         let Gate { limiter, options, rejection } = self.gate;
         RateLimitLayer { gate: Gate { limiter, options, rejection: f(rejection) } }
     }
 
     /// Answers rejected requests with a problem document (RFC 9457).
-    pub fn problem_details(self) -> RateLimitLayer<S, ProblemRejection> {
+    pub fn problem_details(self) -> RateLimitLayer<ProblemRejection> {
         self.rejection(ProblemRejection)
     }
 
     /// The limiter.
     #[must_use]
-    pub const fn limiter(&self) -> &Limiter<S> {
+    pub const fn limiter(&self) -> &Limiter {
         &self.gate.limiter
     }
 }
 
-impl<I, S: Clone, R: Clone> Layer<I> for RateLimitLayer<S, R> {
-    type Service = RateLimit<I, S, R>;
+impl<I, R: Clone> Layer<I> for RateLimitLayer<R> {
+    type Service = RateLimit<I, R>;
 
     fn layer(&self, inner: I) -> Self::Service {
         RateLimit::new(inner, self.gate.clone())

@@ -1,20 +1,18 @@
 //! The service. Its behavior is in `call.rs`.
 
-use ratekeeper_core::MemoryStore;
-
 use crate::gate::Gate;
 use crate::limiter::Limiter;
 use crate::response::JsonRejection;
 
 /// A service whose requests are limited. See [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Clone, Debug)]
-pub struct RateLimit<I, S = MemoryStore, R = JsonRejection> {
+pub struct RateLimit<I, R = JsonRejection> {
     pub(crate) inner: I,
-    pub(crate) gate: Gate<S, R>,
+    pub(crate) gate: Gate<R>,
 }
 
-impl<I, S, R> RateLimit<I, S, R> {
-    pub(crate) const fn new(inner: I, gate: Gate<S, R>) -> Self {
+impl<I, R> RateLimit<I, R> {
+    pub(crate) const fn new(inner: I, gate: Gate<R>) -> Self {
         Self { inner, gate }
     }
 
@@ -33,13 +31,13 @@ impl<I, S, R> RateLimit<I, S, R> {
         self.inner
     }
 
-    pub(crate) const fn gate(&self) -> &Gate<S, R> {
+    pub(crate) const fn gate(&self) -> &Gate<R> {
         &self.gate
     }
 
     /// The limiter.
     #[must_use]
-    pub const fn limiter(&self) -> &Limiter<S> {
+    pub const fn limiter(&self) -> &Limiter {
         &self.gate.limiter
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 use pin_project_lite::pin_project;
-use ratekeeper_core::{Answer, Decision, Store};
+use ratekeeper_core::{Answer, Decision, StoreError};
 use tokio::time::{Sleep, sleep};
 
 use crate::gate::Verdict;
@@ -18,61 +18,59 @@ use crate::response::Rejection;
 use crate::service::RateLimit;
 use crate::told::Told;
 
+type Charging = Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
+
 pin_project! {
     /// A request that waits, with the service that is ready for it.
-    pub(crate) struct Waiting<I, S, R, A>
-    where
-        S: Store,
+    pub(crate) struct Waiting<I, R, A>
     {
         // Taken when the wait is over.
-        request: Option<(RateLimit<I, S, R>, Request<A>)>,
+        request: Option<(RateLimit<I, R>, Request<A>)>,
         #[pin]
-        step: Step<S>,
+        step: Step,
     }
 }
 
 pin_project! {
     /// What the request waits for.
     #[project = StepProjected]
-    enum Step<S>
-    where
-        S: Store,
+    enum Step
     {
         // A key or a tier.
         Planning { planning: Planning },
         // The store.
-        Deciding { #[pin] charging: S::Charging, plan: Option<Plan> },
+        Deciding { charging: Charging, plan: Option<Plan> },
         // The request's budget.
         Queueing { turning: Turning },
         // The request's turn.
-        Holding { #[pin] sleep: Sleep, ticket: Ticket, place: Place<S>, told: Told },
+        Holding { #[pin] sleep: Sleep, ticket: Ticket, place: Place, told: Told },
     }
 }
 
 /// What happens to a request that has waited.
-pub(crate) enum Passed<I, S, R, A, B> {
-    Forward { service: RateLimit<I, S, R>, request: Request<A>, told: Told },
+pub(crate) enum Passed<I, R, A, B> {
+    Forward { service: RateLimit<I, R>, request: Request<A>, told: Told },
     Answer(Response<B>),
 }
 
-impl<I, S: Store, R, A> Waiting<I, S, R, A> {
+impl<I, R, A> Waiting<I, R, A> {
     /// Waits for a key or a tier.
-    pub(crate) fn plan(planning: Planning, service: RateLimit<I, S, R>, request: Request<A>) -> Self {
+    pub(crate) fn plan(planning: Planning, service: RateLimit<I, R>, request: Request<A>) -> Self {
         Self { request: Some((service, request)), step: Step::Planning { planning } }
     }
 
     /// Waits for the store.
     pub(crate) fn decide(
-        charging: S::Charging,
+        charging: Charging,
         plan: Plan,
-        service: RateLimit<I, S, R>,
+        service: RateLimit<I, R>,
         request: Request<A>,
     ) -> Self {
         Self { request: Some((service, request)), step: Step::Deciding { charging, plan: Some(plan) } }
     }
 
     /// Waits for the request's budget.
-    pub(crate) fn queue(turning: Turning, service: RateLimit<I, S, R>, request: Request<A>) -> Self {
+    pub(crate) fn queue(turning: Turning, service: RateLimit<I, R>, request: Request<A>) -> Self {
         Self { request: Some((service, request)), step: Step::Queueing { turning } }
     }
 
@@ -82,7 +80,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
         ticket: Ticket,
         plan: Plan,
         told: Told,
-        service: RateLimit<I, S, R>,
+        service: RateLimit<I, R>,
         request: Request<A>,
     ) -> Self {
         let step = Step::hold(&service, held, ticket, plan, told);
@@ -90,13 +88,13 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
     }
 }
 
-impl<S: Store> Step<S> {
-    fn queue<I, R>(service: &RateLimit<I, S, R>, plan: Plan, denied: Option<Decision>) -> Self {
+impl Step {
+    fn queue<I, R>(service: &RateLimit<I, R>, plan: Plan, denied: Option<Decision>) -> Self {
         let limiter = service.limiter().clone();
         Self::Queueing { turning: limiter.take_turn(plan, Patience::OfRules, denied) }
     }
 
-    fn hold<I, R>(service: &RateLimit<I, S, R>, held: Held, ticket: Ticket, plan: Plan, told: Told) -> Self {
+    fn hold<I, R>(service: &RateLimit<I, R>, held: Held, ticket: Ticket, plan: Plan, told: Told) -> Self {
         let sleep = sleep(held.decision.delay());
         let place = Place::new(service.limiter().clone(), plan, held);
         Self::Holding { sleep, ticket, place, told }
@@ -105,15 +103,15 @@ impl<S: Store> Step<S> {
 
 /// What the end of a step leads to.
 #[expect(clippy::large_enum_variant, reason = "it is passed on at once")]
-enum Next<S: Store, B> {
-    Step(Step<S>),
+enum Next<B> {
+    Step(Step),
     Forward(Told),
     Answer(Response<B>),
 }
 
-impl<I, S: Store, R, A> Waiting<I, S, R, A> {
+impl<I, R, A> Waiting<I, R, A> {
     /// What happens to the request, once that is known.
-    pub(crate) fn poll_passed<B>(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Passed<I, S, R, A, B>>
+    pub(crate) fn poll_passed<B>(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Passed<I, R, A, B>>
     where
         R: Rejection<B>,
     {
@@ -126,7 +124,7 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
                     planned(service, request, ready!(planning.as_mut().poll(cx)))
                 }
                 StepProjected::Deciding { charging, plan } => {
-                    let answer = ready!(charging.poll(cx));
+                    let answer = ready!(charging.as_mut().poll(cx));
                     // Never `None`: the next step replaces this one immediately.
                     let Some(plan) = plan.take() else { return Poll::Pending };
                     judged(service, service.gate().judge(request, &plan, &answer, false), plan)
@@ -161,9 +159,8 @@ impl<I, S: Store, R, A> Waiting<I, S, R, A> {
 }
 
 /// After a request's charges are known.
-fn planned<I, S, R, A, B>(service: &RateLimit<I, S, R>, request: &mut Request<A>, plan: Plan) -> Next<S, B>
+fn planned<I, R, A, B>(service: &RateLimit<I, R>, request: &mut Request<A>, plan: Plan) -> Next<B>
 where
-    S: Store,
     R: Rejection<B>,
 {
     if plan.is_empty() {
@@ -186,7 +183,7 @@ where
 }
 
 /// After the store has answered.
-fn judged<I, S: Store, R, B>(service: &RateLimit<I, S, R>, verdict: Verdict<B>, plan: Plan) -> Next<S, B> {
+fn judged<I, R, B>(service: &RateLimit<I, R>, verdict: Verdict<B>, plan: Plan) -> Next<B> {
     match verdict {
         Verdict::Forward(told) => Next::Forward(told),
         Verdict::Reject(response) => Next::Answer(response),
@@ -196,14 +193,8 @@ fn judged<I, S: Store, R, B>(service: &RateLimit<I, S, R>, verdict: Verdict<B>, 
 }
 
 /// After waiting for a budget.
-fn turned<I, S, R, A, B>(
-    service: &RateLimit<I, S, R>,
-    request: &mut Request<A>,
-    plan: Plan,
-    turn: Turn,
-) -> Next<S, B>
+fn turned<I, R, A, B>(service: &RateLimit<I, R>, request: &mut Request<A>, plan: Plan, turn: Turn) -> Next<B>
 where
-    S: Store,
     R: Rejection<B>,
 {
     let gate = service.gate();

@@ -1,7 +1,6 @@
 //! One connection, from joining to closing.
 
 use axum::extract::ws::{Message, WebSocket};
-use ratekeeper::Store;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
@@ -12,9 +11,9 @@ use crate::speaker::Speaker;
 ///
 /// One task does both, in turns. So a client that keeps sending without reading the answers slows down only
 /// itself: while an answer cannot be sent, nothing more is read.
-pub(crate) async fn run<S: Store>(
+pub(crate) async fn run(
     mut socket: WebSocket,
-    speaker: Speaker<S>,
+    speaker: Speaker,
     events: Sender<Event>,
     mut heard: Receiver<Event>,
 ) {
@@ -42,7 +41,7 @@ pub(crate) async fn run<S: Store>(
     }
 }
 
-async fn welcome<S: Store>(speaker: &Speaker<S>) -> Event {
+async fn welcome(speaker: &Speaker) -> Event {
     match speaker.peek().await {
         Ok(decision) => Event::welcome(&decision),
         Err(error) => Event::failed(&error),
@@ -51,7 +50,7 @@ async fn welcome<S: Store>(speaker: &Speaker<S>) -> Event {
 
 /// Broadcasts the text if the speaker may speak. If not, the connection stays open, and the speaker is told
 /// how long to wait.
-async fn say<S: Store>(speaker: &Speaker<S>, text: &str, events: &Sender<Event>) -> Event {
+async fn say(speaker: &Speaker, text: &str, events: &Sender<Event>) -> Event {
     match speaker.charge().await {
         Ok(decision) if decision.is_admitted() => {
             // Sending fails only if this connection is being closed.

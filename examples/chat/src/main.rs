@@ -47,14 +47,14 @@ const BACKLOG: usize = 64;
 
 /// What all connections of this process share.
 #[derive(Clone)]
-struct Room<S> {
-    limiter: Limiter<S>,
+struct Room {
+    limiter: Limiter,
     events: broadcast::Sender<Event>,
 }
 
 /// The limit on joining, which is a request like any other until the connection is upgraded, and the limits
 /// on messages, which match no request.
-fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+fn limiter<S: Store>(store: S) -> Result<Limiter, ConfigError> {
     // Without Redis each process counts by itself. A connection belongs to this process alone, so it may have
     // its full budget; a user may have connections to another process, for which half is left.
     let rule = |name, quota, processes| {
@@ -75,8 +75,8 @@ struct Who {
 
 /// Joins a user, whose name is not verified. In production, the user is the owner of the session: with a name
 /// that anybody can choose, anybody can have or use up its budget.
-async fn join<S: Store>(
-    State(room): State<Room<S>>,
+async fn join(
+    State(room): State<Room>,
     Query(Who { user }): Query<Who>,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, (StatusCode, &'static str)> {
@@ -96,7 +96,7 @@ fn app<S: Store>(store: S) -> Result<Router, ConfigError> {
     let room = Room { limiter: limiter.clone(), events: broadcast::channel(BACKLOG).0 };
     Ok(Router::new()
         .route("/", get(Html(include_str!("page.html"))))
-        .route("/ws", get(join::<S>))
+        .route("/ws", get(join))
         .layer(RateLimitLayer::new(limiter))
         .with_state(room))
 }

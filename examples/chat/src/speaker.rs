@@ -2,18 +2,18 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use ratekeeper::{ChargeBuilder, Decision, Limiter, LimiterError, Store};
+use ratekeeper::{ChargeBuilder, Decision, Limiter, LimiterError};
 
 /// A user on one connection.
-pub(crate) struct Speaker<S> {
-    limiter: Limiter<S>,
+pub(crate) struct Speaker {
+    limiter: Limiter,
     /// Random: unique among the connections to all processes, which may count in one Redis.
     connection: u64,
     user: String,
 }
 
-impl<S: Store> Speaker<S> {
-    pub(crate) fn new(limiter: Limiter<S>, user: String) -> Self {
+impl Speaker {
+    pub(crate) fn new(limiter: Limiter, user: String) -> Self {
         Self { limiter, connection: RandomState::new().hash_one(()), user }
     }
 
@@ -32,7 +32,7 @@ impl<S: Store> Speaker<S> {
         self.message().peek().await
     }
 
-    fn message(&self) -> ChargeBuilder<S> {
+    fn message(&self) -> ChargeBuilder {
         self.limiter.charge("per-connection", self.connection).and("per-user", self.user.as_str())
     }
 }

@@ -43,7 +43,7 @@ const TOKENS: Quota = Quota::token_bucket(2_000, MINUTE);
 /// out uncounted.
 const WITHOUT_REDIS: FailurePolicy = FailurePolicy::Local(Share::one_of(2));
 
-fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+fn limiter<S: Store>(store: S) -> Result<Limiter, ConfigError> {
     let rule = |name, quota| {
         Rule::new(name, quota)
             .on(Method::POST, PATH)

@@ -24,7 +24,7 @@ async fn soon<F: Future>(future: F) -> F::Output {
 /// A client, the proxy and the model.
 struct World {
     clock: ManualClock,
-    limiter: Limiter<MemoryStore<ManualClock>>,
+    limiter: Limiter,
     client: Client<HttpConnector, Body>,
     proxy: SocketAddr,
 }

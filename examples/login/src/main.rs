@@ -34,7 +34,7 @@ const GUESSES: Quota = Quota::sliding_log(5, MINUTE);
 /// each account and never come near the five. Wide enough for a whole office to mistype behind one address.
 const ACCOUNTS: Quota = Quota::sliding_window(100, HOUR);
 
-fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+fn limiter<S: Store>(store: S) -> Result<Limiter, ConfigError> {
     let failures = |name, quota| {
         Rule::new(name, quota)
             .on(Method::POST, "/login")

@@ -27,12 +27,12 @@ const QUOTA: Quota = Quota::sliding_log(50, Duration::from_secs(10));
 /// twice.)
 const WITHOUT_REDIS: FailurePolicy = FailurePolicy::Local(Share::one_of(2));
 
-fn limiter(store: RedisStore) -> Result<Limiter<RedisStore>, ConfigError> {
+fn limiter(store: RedisStore) -> Result<Limiter, ConfigError> {
     let rule = Rule::new("per-client", QUOTA).on(Method::GET, "/").on_store_failure(WITHOUT_REDIS);
     Limiter::builder().rule(rule).store(store).build()
 }
 
-fn app(limiter: Limiter<RedisStore>) -> Router {
+fn app(limiter: Limiter) -> Router {
     Router::new().route("/", get(|| async { "hello\n" })).layer(RateLimitLayer::new(limiter))
 }
 
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Failure> {
     Ok(serve(listener, limiter).await?)
 }
 
-async fn serve(listener: TcpListener, limiter: Limiter<RedisStore>) -> io::Result<()> {
+async fn serve(listener: TcpListener, limiter: Limiter) -> io::Result<()> {
     // With connect info: without it the clients' addresses are unknown, and all clients share one budget.
     axum::serve(listener, app(limiter).into_make_service_with_connect_info::<SocketAddr>()).await
 }

@@ -43,7 +43,7 @@ const SHORTEN_PER_ADDRESS: Quota = Quota::sliding_window(100, HOUR);
 const SHORTEN_PER_ACCOUNT: Quota = Quota::fixed_window(1_000, DAY);
 const SHORTEN_PREMIUM: Quota = Quota::fixed_window(10_000, DAY);
 
-fn limiter<S: Store>(store: S) -> Result<Limiter<S>, ConfigError> {
+fn limiter<S: Store>(store: S) -> Result<Limiter, ConfigError> {
     // Without Redis nobody knows who follows how many links, and a dead link is worse than too many requests
     // for it. (This is the default.)
     let follow =
@@ -97,7 +97,7 @@ async fn follow(
     Ok((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target.into())]))
 }
 
-fn app<S: Store>(limiter: Limiter<S>) -> Router {
+fn app(limiter: Limiter) -> Router {
     // `RateLimit` reports all rules of a request, one line each; `X-RateLimit-…` reports the tightest.
     let limit = RateLimitLayer::new(limiter).ietf_headers(IetfDraft::Draft11);
     Router::new()

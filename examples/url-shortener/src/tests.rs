@@ -17,7 +17,7 @@ const BOB: u64 = 2;
 /// An app at half past ten in the evening, with a clock that stands still.
 struct World {
     clock: ManualClock,
-    limiter: Limiter<MemoryStore<ManualClock>>,
+    limiter: Limiter,
     app: Router,
 }
 

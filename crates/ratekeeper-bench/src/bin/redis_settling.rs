@@ -38,10 +38,10 @@ async fn request(store: &RedisStore, key: &str, settle: Settle, odd: bool) -> u1
     let refused = match (settle, odd) {
         (Settle::Nothing, _) => false,
         (Settle::Refund, _) | (Settle::Both, false) => {
-            is_refused(store.refund(&[Refund::new(rule, key, 1).receipt(receipt)]))
+            is_refused(store.refund(&[Refund::new(rule, key, 1).receipt(receipt)]).into_future())
         }
         (Settle::Debit, _) | (Settle::Both, true) => {
-            is_refused(store.debit(&[Debit::new(charge.cost(1)).receipt(receipt)]))
+            is_refused(store.debit(&[Debit::new(charge.cost(1)).receipt(receipt)]).into_future())
         }
     };
     assert!(!refused, "more is to be settled than can be");

@@ -272,7 +272,7 @@ fn write_head(bytes: &mut Vec<u8>, basis: &Basis, costs: usize) {
     match basis.algorithm {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
             let micros = basis.micros.get();
-            let (form, number, wide) = if basis.units == 1 && micros % 1_000 == 0 {
+            let (form, number, wide) = if basis.units == 1 && micros.is_multiple_of(1_000) {
                 let wide = width(micros / 1_000);
                 (MILLIS + wide - 1, micros / 1_000, wide)
             } else {
@@ -333,7 +333,7 @@ fn read_fixed_window(mut rest: &[u8]) -> Option<State> {
 
 fn read_sliding_window(mut rest: &[u8], period: u64) -> Option<State> {
     let index = read(&mut rest, INDEX)?;
-    if rest.len() % 2 != 0 || index >= END / period {
+    if !rest.len().is_multiple_of(2) || index >= END / period {
         return None;
     }
     let (previous, current) = rest.split_at(rest.len() / 2);

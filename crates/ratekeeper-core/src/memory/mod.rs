@@ -14,7 +14,6 @@ mod table;
 mod turn;
 
 use std::fmt;
-use std::future::{Future, Ready, ready};
 use std::sync::Arc;
 
 use self::ahead::Whereabouts;
@@ -26,8 +25,8 @@ use self::shard::Shard;
 use self::table::Home;
 use self::turn::Turns;
 use crate::{
-    Answer, Charge, Clock, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreError, StoreId,
-    SystemClock, Timestamp,
+    Answer, Charge, Clock, Debit, Decision, KeyRef, Outcome, Refund, RuleName, Store, StoreId, SystemClock,
+    Timestamp,
 };
 
 /// A store in the memory of this process.
@@ -266,23 +265,15 @@ impl<C: Clock> MemoryStore<C> {
 }
 
 impl<C: Clock> Store for MemoryStore<C> {
-    type Charging = Ready<Result<Decision, StoreError>>;
-
-    #[inline]
-    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Self::Charging> {
+    fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
         Answer::Now(Ok(self.decide(charges)))
     }
 
-    #[inline(always)]
-    fn charge_at_once(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
-        Some(self.decide_one(charge))
+    fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
+        Answer::Now(Ok(self.look(charges)))
     }
 
-    fn peek(&self, charges: &[Charge<'_>]) -> impl Future<Output = Result<Decision, StoreError>> + Send {
-        ready(Ok(self.look(charges)))
-    }
-
-    fn refund(&self, refunds: &[Refund<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
         for refund in refunds {
             let tag = self.tag(refund.rule, &refund.key);
             let mut shard = self.shard(tag);
@@ -290,10 +281,10 @@ impl<C: Clock> Store for MemoryStore<C> {
             shard.is_at(now);
             shard.refund(tag, refund, now);
         }
-        ready(Ok(()))
+        Answer::Now(Ok(()))
     }
 
-    fn debit(&self, debits: &[Debit<'_>]) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn debit(&self, debits: &[Debit<'_>]) -> Answer<()> {
         for debit in debits {
             let tag = self.tag(debit.charge.rule, &debit.charge.key);
             let mut shard = self.shard(tag);
@@ -303,17 +294,17 @@ impl<C: Clock> Store for MemoryStore<C> {
             drop(shard);
             self.sweep_if_due(now);
         }
-        ready(Ok(()))
+        Answer::Now(Ok(()))
     }
 
     fn id(&self) -> Option<StoreId> {
         Some(StoreId::of(&self.inner))
     }
 
-    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         let tag = self.tag(rule, &key);
         self.shard(tag).reset(tag);
-        ready(Ok(()))
+        Answer::Now(Ok(()))
     }
 }
 

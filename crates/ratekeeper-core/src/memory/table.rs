@@ -17,7 +17,7 @@ const ROOMY: (usize, usize) = (16, 25);
 /// Free slots behind the last home, for slots that are displaced from there.
 const TAIL: usize = 16;
 
-const _: () = assert!(SPAN <= TAIL && size_of::<Slot>() % 8 == 0);
+const _: () = assert!(SPAN <= TAIL && size_of::<Slot>().is_multiple_of(8));
 
 /// Where a hash stands in a table of this many homes, if its place is not taken.
 #[derive(Clone, Copy, Debug)]

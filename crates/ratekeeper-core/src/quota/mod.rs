@@ -387,7 +387,7 @@ const fn fault_of(limit: u32, period: Duration) -> Option<QuotaError> {
         Some(QuotaError::PeriodTooShort)
     } else if nanos > MAX_PERIOD.as_nanos() {
         Some(QuotaError::PeriodTooLong)
-    } else if nanos % 1_000 != 0 {
+    } else if !nanos.is_multiple_of(1_000) {
         Some(QuotaError::PeriodTooFine)
     } else {
         None

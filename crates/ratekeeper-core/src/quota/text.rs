@@ -73,7 +73,7 @@ impl Spelling {
     pub(super) const fn of(period: Duration) -> Self {
         let micros = crate::time::micros_ceil(period);
         let mut spelling = Self { slash: false, count: true, unit: US, algorithm: false, capacity: false };
-        if micros % UNITS[MS as usize].1 == 0 {
+        if micros.is_multiple_of(UNITS[MS as usize].1) {
             spelling.unit = MS;
         }
         let mut i = 0;
@@ -83,7 +83,7 @@ impl Spelling {
             if micros == unit {
                 return Self { slash: true, count: false, unit: long, ..spelling };
             }
-            if micros % unit == 0 && micros > 0 {
+            if micros.is_multiple_of(unit) && micros > 0 {
                 return Self { unit: short, ..spelling };
             }
             i += 1;

@@ -1,10 +1,9 @@
 //! Counters that are spread over the nodes of a cluster.
 
-mod map;
-mod router;
-mod slot;
-mod survey;
-mod vote;
+pub(crate) mod multi_slot;
+mod pending;
+mod routing;
+mod topology;
 
-pub(crate) use self::router::Router;
-pub(crate) use self::slot::slot;
+pub(crate) use self::pending::{Deciding, PendingReply, all, make};
+pub(crate) use self::routing::Router;

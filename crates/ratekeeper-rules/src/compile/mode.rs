@@ -17,15 +17,15 @@ pub(super) fn mode_of(rule: &RuleTable, built: Rule, scope: &Scope<'_>) -> Rule 
             .and_then(|text| share(text, &scope.field("mode").field("enforce-for")))
             .map_or(Mode::Enforce, Mode::EnforceFor),
     };
-    if let (Mode::Enforce, Some(At { span, value: true })) = (mode, rule.show_in_shadow.get()) {
-        if !rule.mode.is_unread() {
-            let help = "say `mode = \"shadow\"`, or leave it out".to_owned();
-            scope.field("show-in-shadow").problem_with(
-                span.clone(),
-                "this is in vain, as the rule is enforced for everybody",
-                help,
-            );
-        }
+    if let (Mode::Enforce, Some(At { span, value: true })) = (mode, rule.show_in_shadow.get())
+        && !rule.mode.is_unread()
+    {
+        let help = "say `mode = \"shadow\"`, or leave it out".to_owned();
+        scope.field("show-in-shadow").problem_with(
+            span.clone(),
+            "this is in vain, as the rule is enforced for everybody",
+            help,
+        );
     }
     built.mode(mode).show_in_shadow(rule.show_in_shadow.copied().unwrap_or(false))
 }

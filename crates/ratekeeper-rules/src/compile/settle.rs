@@ -37,12 +37,12 @@ pub(super) fn settling_of(
         let message = "`free-when` and `settle-by` both say what a request has cost; a rule has one of them";
         scope.field("settle-by").problem(lookup.span.clone(), message);
     }
-    if let Some(table) = rule.free_when.get() {
-        if let Some((statuses, free)) = free(table, &scope.field("free-when")) {
-            built = built.free_when(move |response| {
-                statuses.iter().any(|statuses| statuses.include(response.status())) == free
-            });
-        }
+    if let Some(table) = rule.free_when.get()
+        && let Some((statuses, free)) = free(table, &scope.field("free-when"))
+    {
+        built = built.free_when(move |response| {
+            statuses.iter().any(|statuses| statuses.include(response.status())) == free
+        });
     }
     if let Some(name) = rule.settle_by.get() {
         match context.registry.find_settle(&name.value) {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use ratekeeper::{Limiter, LimiterBuilder, Rule, Store};
+use ratekeeper::{Limiter, LimiterBuilder, Rule};
 
 pub use self::error::ReloadError;
 pub use self::handle::ReloadHandle;
@@ -34,7 +34,7 @@ use crate::{LayerSettings, Registry, RuleFile, Source};
 /// use ratekeeper::{ChosenRejection, MemoryStore, RateLimitLayer};
 /// use ratekeeper_rules::{FileSource, Registry, ReloadHandle, Reloader};
 ///
-/// type Layer = RateLimitLayer<MemoryStore, ChosenRejection>;
+/// type Layer = RateLimitLayer<ChosenRejection>;
 ///
 /// async fn limit() -> Result<(Layer, ReloadHandle), Box<dyn std::error::Error>> {
 ///     let registry = Registry::new();
@@ -169,7 +169,7 @@ impl<S: Source> Loaded<S> {
     /// # Panics
     ///
     /// Outside of a tokio runtime.
-    pub fn start<T: Store>(self, limiter: &Limiter<T>) -> ReloadHandle {
+    pub fn start(self, limiter: &Limiter) -> ReloadHandle {
         Task::start(self, limiter.clone())
     }
 }

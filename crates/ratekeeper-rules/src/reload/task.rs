@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use ratekeeper::{Limiter, Store};
+use ratekeeper::Limiter;
 use tokio::sync::{mpsc, watch};
 
 use super::handle::{Asked, ReloadHandle};
@@ -13,11 +13,11 @@ use super::{Loaded, ReloadError, ReloadProblem, ReloadStatus};
 use crate::settings::{self, LayerSettings, LimiterSettings};
 use crate::{Document, Format, Source, told};
 
-pub(super) struct Task<S, T> {
+pub(super) struct Task<S> {
     source: S,
     reader: Arc<Reader>,
     last_good: Option<LastGood>,
-    limiter: Limiter<T>,
+    limiter: Limiter,
     /// The settings that the layer and the limiter were built with.
     settings: (LayerSettings, LimiterSettings),
     /// The format of the rules in force.
@@ -27,8 +27,8 @@ pub(super) struct Task<S, T> {
     status: watch::Sender<ReloadStatus>,
 }
 
-impl<S: Source, T: Store> Task<S, T> {
-    pub(super) fn start(loaded: Loaded<S>, limiter: Limiter<T>) -> ReloadHandle {
+impl<S: Source> Task<S> {
+    pub(super) fn start(loaded: Loaded<S>, limiter: Limiter) -> ReloadHandle {
         let Loaded { source, reader, last_good, set, problem, read_at } = loaded;
         let now = SystemTime::now();
         let first = ReloadStatus {
@@ -81,10 +81,10 @@ impl<S: Source, T: Store> Task<S, T> {
         if is_in_force {
             return self.settle();
         }
-        if let Some(error) = self.refused.clone() {
-            if error.has_refused(&document) {
-                return self.note(error);
-            }
+        if let Some(error) = self.refused.clone()
+            && error.has_refused(&document)
+        {
+            return self.note(error);
         }
         match self.reader.read(document.clone()).await {
             Ok(set) => self.apply(set, document).await,

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderValue, Request, Response};
-use ratekeeper_core::{Decision, Outcome, Retry, Store, Timestamp};
+use ratekeeper_core::{Decision, Outcome, Retry, Timestamp};
 
 use super::{Gate, policies};
 use crate::RequestHead;
@@ -14,7 +14,7 @@ use crate::response::{Fields, Refusal, Rejection};
 use crate::rule::{Compiled, QuotaChoice, Role, Rules};
 use crate::told::tell_denial;
 
-impl<S: Store, R> Gate<S, R> {
+impl<R> Gate<R> {
     /// The response to a request that would have to wait when there is no room.
     pub(crate) fn no_room<A, B>(&self, request: &Request<A>) -> Response<B>
     where

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, Request};
-use ratekeeper_core::{Decision, Outcome, Store, Timestamp};
+use ratekeeper_core::{Decision, Outcome, Timestamp};
 
 use super::{Gate, policies};
 use crate::headers::{Lines, Trio};
@@ -12,14 +12,14 @@ use crate::rule::{Compiled, QuotaChoice};
 use crate::settle::Account;
 use crate::told::{More, One, Shown, Told, expose};
 
-impl<S: Store, R> Gate<S, R> {
+impl<R> Gate<R> {
     /// What the response to an admitted request will report.
     #[inline]
     pub(super) fn tell(
         &self,
         decision: &Decision,
         policies: impl Iterator<Item = HeaderValue>,
-        account: Option<Arc<Account<S>>>,
+        account: Option<Arc<Account>>,
     ) -> Told {
         let shown = self.shown();
         if shown.exposed || self.options.fields.ietf.is_some() || account.is_some() {
@@ -42,7 +42,7 @@ impl<S: Store, R> Gate<S, R> {
         &self,
         decision: &Decision,
         plan: &Plan,
-        account: Option<Arc<Account<S>>>,
+        account: Option<Arc<Account>>,
     ) -> (Told, Option<Shadowing>) {
         let report = ShadowReport::of(plan);
         let shadowing: Option<Shadowing> = if decision.is_delayed() {

@@ -32,7 +32,7 @@ impl Held {
 
     /// Gives back what was charged for a request that is not forwarded after all. Of its places in leaky
     /// buckets' queues, only those with nobody behind them are given back; everything else is.
-    pub(crate) fn give_back<S: Store>(&self, limiter: &Limiter<S>, plan: &Plan) {
+    pub(crate) fn give_back(&self, limiter: &Limiter, plan: &Plan) {
         let local = limiter.local_store().filter(|_| self.is_local);
         // A decision made in this process includes only the rules that decide locally.
         let has_decided = |planned: &&Planned| {
@@ -53,12 +53,12 @@ impl Held {
 
 /// A request's place in the queues that it waits in. If the request goes away, the place is given back with
 /// everything else that was charged.
-pub(crate) struct Place<S: Store> {
-    held: Option<(Limiter<S>, Plan, Held)>,
+pub(crate) struct Place {
+    held: Option<(Limiter, Plan, Held)>,
 }
 
-impl<S: Store> Place<S> {
-    pub(crate) fn new(limiter: Limiter<S>, plan: Plan, held: Held) -> Self {
+impl Place {
+    pub(crate) fn new(limiter: Limiter, plan: Plan, held: Held) -> Self {
         Self { held: Some((limiter, plan, held)) }
     }
 
@@ -76,7 +76,7 @@ impl<S: Store> Place<S> {
     }
 }
 
-impl<S: Store> Limiter<S> {
+impl Limiter {
     /// The denial of a plan that a leaky bucket would hold back for longer than its caller is willing to wait,
     /// since it `started`.
     ///
@@ -179,7 +179,7 @@ fn deny(decision: &Decision, patience: Duration) -> Decision {
     denied
 }
 
-impl<S: Store> Drop for Place<S> {
+impl Drop for Place {
     fn drop(&mut self) {
         if let Some((limiter, plan, held)) = self.held.take() {
             held.give_back(&limiter, &plan);

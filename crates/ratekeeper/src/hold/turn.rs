@@ -81,7 +81,7 @@ impl Plan {
     }
 }
 
-impl<S: Store> Limiter<S> {
+impl Limiter {
     /// Whether there is already a line for what is planned.
     pub(crate) fn has_line(&self, plan: &Plan, patience: Patience) -> bool {
         self.room().has_line(plan.lines(patience).map(|(line, _)| line))

@@ -27,8 +27,8 @@ use crate::rule::TierChoice;
 /// [`Outcome`](crate::Outcome) is then that of the share.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is charged until it is awaited"]
-pub struct ChargeBuilder<S> {
-    limiter: Limiter<S>,
+pub struct ChargeBuilder {
+    limiter: Limiter,
     wanted: Vec<Wanted>,
 }
 
@@ -40,8 +40,8 @@ struct Wanted {
     tier: Option<Cow<'static, str>>,
 }
 
-impl<S: Store> ChargeBuilder<S> {
-    pub(super) fn new(limiter: Limiter<S>, rule: String, key: Key) -> Self {
+impl ChargeBuilder {
+    pub(super) fn new(limiter: Limiter, rule: String, key: Key) -> Self {
         Self { limiter, wanted: vec![Wanted { rule, key, cost: None, tier: None }] }
     }
 
@@ -203,7 +203,7 @@ impl<S: Store> ChargeBuilder<S> {
     }
 }
 
-impl<S: Store> IntoFuture for ChargeBuilder<S> {
+impl IntoFuture for ChargeBuilder {
     type Output = Result<Decision, LimiterError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 

@@ -1,6 +1,6 @@
 //! What happens to charges that the store could not decide.
 
-use ratekeeper_core::{Charge, Decision, MemoryStore, Quota, RuleName, Store};
+use ratekeeper_core::{Charge, Decision, MemoryStore, Quota, RuleName};
 use smallvec::SmallVec;
 
 use super::{Limiter, Plan, Planned};
@@ -17,7 +17,7 @@ pub(crate) enum Fallback {
     Local(Decision),
 }
 
-impl<S: Store> Limiter<S> {
+impl Limiter {
     /// Applies the failure policies of the planned rules. `decide` charges the in-process store, or peeks.
     #[cold]
     pub(crate) fn fall_back(

@@ -9,7 +9,7 @@ mod shadow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use ratekeeper_core::{Answer, Key, MemoryStore, Quota, Refund, RuleName, Store};
+use ratekeeper_core::{Answer, Decision, Key, MemoryStore, Quota, Refund, RuleName, Store};
 use smallvec::SmallVec;
 
 pub use self::charge::ChargeBuilder;
@@ -19,7 +19,7 @@ pub(crate) use self::plan::{Plan, Planned, Planner, Planning, Refused};
 pub(crate) use self::shadow::{ShadowReport, Shadowing};
 use crate::error::{ConfigError, LimiterError};
 use crate::hold::Room;
-use crate::observe::{HasRules, LimiterWatch};
+use crate::observe::{HasRules, LimiterWatch, StoreFigures};
 use crate::rule::{Rule, RuleSet, Rules};
 
 /// Rules, and a store that counts for them.
@@ -45,13 +45,14 @@ use crate::rule::{Rule, RuleSet, Rules};
 /// # Ok(())
 /// # }
 /// ```
-pub struct Limiter<S = MemoryStore> {
-    inner: Arc<Inner<S>>,
+#[derive(Clone)]
+pub struct Limiter {
+    inner: Arc<Inner>,
 }
 
-struct Inner<S> {
+struct Inner {
     rules: InForce,
-    store: S,
+    store: Arc<dyn Store>,
     /// Decides when the store fails, for the rules that want it. Created once there are such rules.
     local: OnceLock<MemoryStore>,
     max_local_keys: Option<usize>,
@@ -68,20 +69,20 @@ impl Limiter {
         LimiterBuilder {
             rules: Vec::new(),
             version: None,
-            store: StoreSource::New(MemoryStore::new),
+            store: None,
             max_local_keys: None,
             max_waiting: MAX_WAITING,
         }
     }
 }
 
-impl<S: Store> Limiter<S> {
+impl Limiter {
     /// Charges a key, and further ones if they are added: all or none.
     ///
     /// The key is counted under the rule of this name, whatever requests the rule matches and whatever key it
     /// takes from them. To charge an address, make its key with [`PeerIp::key`](crate::key::PeerIp::key),
     /// because the layer counts IPv6 by network.
-    pub fn charge(&self, rule: impl Into<String>, key: impl Into<Key>) -> ChargeBuilder<S> {
+    pub fn charge(&self, rule: impl Into<String>, key: impl Into<Key>) -> ChargeBuilder {
         ChargeBuilder::new(self.clone(), rule.into(), key.into())
     }
 
@@ -193,7 +194,7 @@ impl<S: Store> Limiter<S> {
 
     /// The store.
     #[must_use]
-    pub fn store(&self) -> &S {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }
 
@@ -210,7 +211,7 @@ impl<S: Store> Limiter<S> {
 
     /// What all clones share.
     pub(crate) fn shared(&self) -> Arc<dyn HasRules> {
-        Arc::<Inner<S>>::clone(&self.inner)
+        Arc::<Inner>::clone(&self.inner)
     }
 
     /// Distinguishes this limiter from all others.
@@ -238,7 +239,7 @@ impl<S: Store> Limiter<S> {
 
     /// Charges what was planned.
     #[inline(always)]
-    pub(crate) fn decide(&self, plan: &Plan) -> Answer<S::Charging> {
+    pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
         match plan.entries() {
             [only] => self.store().charge(&[plan.rules().charge_of(only)]),
             _ => self.store().charge(&plan.charges()),
@@ -246,7 +247,7 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-impl<S> Inner<S> {
+impl Inner {
     /// Makes the in-process store, if these rules want it and there is none yet.
     fn make_local_store_for(&self, rules: &RuleSet) {
         if rules.rules().decides_locally() {
@@ -261,19 +262,13 @@ impl<S> Inner<S> {
     }
 }
 
-impl<S: Store> HasRules for Inner<S> {
+impl HasRules for Inner {
     fn rules_in_force(&self) -> Arc<Rules> {
         Arc::clone(&self.rules.load())
     }
 }
 
-impl<S> Clone for Limiter<S> {
-    fn clone(&self) -> Self {
-        Self { inner: Arc::clone(&self.inner) }
-    }
-}
-
-impl<S> fmt::Debug for Limiter<S> {
+impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter").field("rules", &**self.inner.rules.load()).finish_non_exhaustive()
     }
@@ -294,24 +289,18 @@ impl From<Quota> for Limiter {
 }
 
 /// Makes a [`Limiter`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
-pub struct LimiterBuilder<S = MemoryStore> {
+pub struct LimiterBuilder {
     rules: Vec<Rule>,
     version: Option<String>,
-    store: StoreSource<S>,
+    /// `None` means a new in-memory store.
+    store: Option<(Arc<dyn Store>, StoreFigures)>,
     max_local_keys: Option<usize>,
     max_waiting: usize,
 }
 
-// Deferred, so that no default store is made only to be replaced.
-#[derive(Clone, Debug)]
-enum StoreSource<S> {
-    New(fn() -> S),
-    Given(S),
-}
-
-impl<S: Store> LimiterBuilder<S> {
+impl LimiterBuilder {
     /// Adds a rule.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
@@ -330,10 +319,27 @@ impl<S: Store> LimiterBuilder<S> {
         Self { version: Some(version.into()), ..self }
     }
 
-    /// Uses this store.
-    pub fn store<T: Store>(self, store: T) -> LimiterBuilder<T> {
-        let Self { rules, version, max_local_keys, max_waiting, .. } = self;
-        LimiterBuilder { rules, version, store: StoreSource::Given(store), max_local_keys, max_waiting }
+    /// Uses this store. By default it is a new [`MemoryStore`].
+    ///
+    /// The store can be chosen at run time:
+    ///
+    /// ```
+    /// use ratekeeper::{Limiter, ManualClock, MemoryStore, Quota, Rule, Timestamp};
+    ///
+    /// # fn main() -> Result<(), ratekeeper::ConfigError> {
+    /// # let under_test = true;
+    /// let builder = Limiter::builder().rule(Rule::new("api", Quota::per_second(10)));
+    /// let builder = match under_test {
+    ///     true => builder.store(MemoryStore::builder().clock(ManualClock::new(Timestamp::UNIX_EPOCH)).build()),
+    ///     false => builder.store(MemoryStore::new()),
+    /// };
+    /// let limiter: Limiter = builder.build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn store(self, store: impl Store) -> Self {
+        let figures = StoreFigures::of(&store);
+        Self { store: Some((Arc::new(store), figures)), ..self }
     }
 
     /// How many keys this process counts at most when the store fails, for rules that [want
@@ -361,28 +367,35 @@ impl<S: Store> LimiterBuilder<S> {
     /// # Errors
     ///
     /// If a rule is invalid, or two rules do not fit together. The error says which and why.
-    pub fn build(self) -> Result<Limiter<S>, ConfigError> {
+    pub fn build(self) -> Result<Limiter, ConfigError> {
         let rules = RuleSet::new(self.rules)?;
         let rules = match self.version {
             Some(version) => rules.with_version(version),
             None => rules,
         };
-        let store = match self.store {
-            StoreSource::New(new) => new(),
-            StoreSource::Given(store) => store,
-        };
+        let (store, figures) = self.store.unwrap_or_else(|| {
+            let store = MemoryStore::new();
+            let figures = StoreFigures::of(&store);
+            (Arc::new(store), figures)
+        });
         let inner = Inner {
             rules: InForce::new(rules.clone().into()),
             store,
             local: OnceLock::new(),
             max_local_keys: self.max_local_keys,
             room: Arc::new(Room::new(self.max_waiting)),
-            watch: LimiterWatch::new(),
+            watch: LimiterWatch::new(figures),
         };
         inner.make_local_store_for(&rules);
         let limiter = Limiter { inner: Arc::new(inner) };
         limiter.look_for_clashes();
         limiter.enlist();
         Ok(limiter)
+    }
+}
+
+impl fmt::Debug for LimiterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LimiterBuilder").field("rules", &self.rules).finish_non_exhaustive()
     }
 }

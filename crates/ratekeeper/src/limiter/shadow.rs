@@ -50,14 +50,14 @@ fn is_shown(rules: &Rules, planned: &Planned) -> bool {
 pub(crate) type Shadowing = Box<dyn FnOnce() + Send + Sync>;
 
 /// One shadow charge, and where to record its result.
-struct Shadow<S: Store> {
+struct Shadow {
     rules: Arc<Rules>,
     planned: Planned,
-    account: Option<Arc<Account<S>>>,
+    account: Option<Arc<Account>>,
     report: Option<Arc<ShadowReport>>,
 }
 
-impl<S: Store> Shadow<S> {
+impl Shadow {
     fn said(&self, answer: &Result<Decision, StoreError>) {
         self.rules.rule(self.planned.rule).watch.shadowed(self.planned.role, answer);
         if let Some(account) = &self.account {
@@ -69,13 +69,13 @@ impl<S: Store> Shadow<S> {
     }
 }
 
-impl<S: Store> Limiter<S> {
+impl Limiter {
     /// Makes the shadow charges of an admitted plan, each by itself. Nothing waits for them.
     #[inline]
     pub(crate) fn shadow(
         &self,
         plan: &Plan,
-        account: Option<&Arc<Account<S>>>,
+        account: Option<&Arc<Account>>,
         report: Option<&Arc<ShadowReport>>,
     ) {
         for planned in plan.shadows() {
@@ -94,7 +94,7 @@ impl<S: Store> Limiter<S> {
         &self,
         rules: &Arc<Rules>,
         planned: &Planned,
-        account: Option<Arc<Account<S>>>,
+        account: Option<Arc<Account>>,
         report: Option<Arc<ShadowReport>>,
     ) {
         let shadow = Shadow { rules: Arc::clone(rules), planned: planned.clone(), account, report };

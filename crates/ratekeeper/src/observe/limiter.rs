@@ -3,13 +3,16 @@
 #[cfg(feature = "metrics")]
 use std::any::Any;
 use std::cell::Cell;
+use std::fmt;
+#[cfg(feature = "metrics")]
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap};
 #[cfg(feature = "metrics")]
-use ratekeeper_core::{ManualClock, MemoryStore, SystemClock};
+use ratekeeper_core::{Clock, ManualClock, MemoryStore, SystemClock};
 use ratekeeper_core::{RuleName, Store, Timestamp};
 use smallvec::SmallVec;
 
@@ -36,6 +39,8 @@ pub(crate) struct LimiterWatch {
     /// Whether a request has been marked that may pass through another layer.
     has_marked: AtomicBool,
     pub(crate) hints: Hints,
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "published as metrics"))]
+    figures: StoreFigures,
     #[cfg(feature = "metrics")]
     stores: OfStores,
 }
@@ -108,8 +113,9 @@ struct Mark {
 }
 
 impl LimiterWatch {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(figures: StoreFigures) -> Self {
         Self {
+            figures,
             // As far from any time as possible, so that the first request does a check.
             last: AtomicU64::new(1 << 63),
             has_marked: AtomicBool::new(false),
@@ -136,7 +142,7 @@ impl LimiterWatch {
     }
 }
 
-impl<S: Store> Limiter<S> {
+impl Limiter {
     /// The hints about problems found so far. See [`guide::hints`](crate::guide::hints).
     #[must_use]
     pub fn hints(&self) -> Vec<Hint> {
@@ -158,7 +164,7 @@ impl<S: Store> Limiter<S> {
         thread_local!(static PASSED: Cell<u32> = const { Cell::new(0) });
         let passed = PASSED.get().wrapping_add(1);
         PASSED.set(passed);
-        if passed % PASSED_BY == 0 {
+        if passed.is_multiple_of(PASSED_BY) {
             self.glance(now());
         }
     }
@@ -212,7 +218,11 @@ impl<S: Store> Limiter<S> {
 
     fn look(&self, at: Timestamp) {
         #[cfg(feature = "metrics")]
-        self.watch().stores.publish(figures(self.store()), self.local_store().map(Figures::of));
+        {
+            let watch = self.watch();
+            let own = watch.figures.read.as_ref().map(|read| read());
+            watch.stores.publish(own, self.local_store().map(Figures::of));
+        }
         self.look_at_rules(Some(at));
     }
 
@@ -266,11 +276,33 @@ impl<S: Store> Limiter<S> {
     }
 }
 
-/// The figures of a store, if it is an in-memory store.
+/// Reads the figures of a store, if it is an in-memory store. The type of a store is known only when it is
+/// given to a limiter.
+#[derive(Clone)]
+pub(crate) struct StoreFigures {
+    #[cfg(feature = "metrics")]
+    read: Option<Arc<dyn Fn() -> Figures + Send + Sync>>,
+}
+
+impl StoreFigures {
+    pub(crate) fn of<S: Store>(store: &S) -> Self {
+        #[cfg(not(feature = "metrics"))]
+        let _ = store;
+        Self {
+            #[cfg(feature = "metrics")]
+            read: read_as::<SystemClock>(store).or_else(|| read_as::<ManualClock>(store)),
+        }
+    }
+}
+
+impl fmt::Debug for StoreFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreFigures")
+    }
+}
+
 #[cfg(feature = "metrics")]
-fn figures<S: Store>(store: &S) -> Option<Figures> {
-    let store = store as &dyn Any;
-    let system = || store.downcast_ref::<MemoryStore<SystemClock>>().map(Figures::of);
-    let manual = || store.downcast_ref::<MemoryStore<ManualClock>>().map(Figures::of);
-    system().or_else(manual)
+fn read_as<C: Clock>(store: &dyn Any) -> Option<Arc<dyn Fn() -> Figures + Send + Sync>> {
+    let store: MemoryStore<C> = store.downcast_ref::<MemoryStore<C>>()?.clone();
+    Some(Arc::new(move || Figures::of(&store)))
 }

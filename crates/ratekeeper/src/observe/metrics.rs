@@ -75,10 +75,10 @@ impl OfRule {
     pub(super) fn count(&self, rule: RuleName, role: Role, said: Said, outcome: Option<&Outcome>) {
         let Some(counters) = self.get(rule, role) else { return };
         counters.of(rule, role, said).increment(1);
-        if let (Said::Admitted | Said::Delayed, Role::Enforced, Some(outcome)) = (said, role, outcome) {
-            if u64::from(outcome.remaining()) * 10 < u64::from(outcome.limit()) {
-                counters.near_limit.increment(1);
-            }
+        if let (Said::Admitted | Said::Delayed, Role::Enforced, Some(outcome)) = (said, role, outcome)
+            && u64::from(outcome.remaining()) * 10 < u64::from(outcome.limit())
+        {
+            counters.near_limit.increment(1);
         }
     }
 

@@ -18,7 +18,7 @@ use std::time::SystemTime;
 
 use ratekeeper_core::{Decision, Outcome, RuleName, StoreError, Timestamp};
 
-pub(crate) use self::limiter::{LimiterWatch, SetWatch, Sight};
+pub(crate) use self::limiter::{LimiterWatch, SetWatch, Sight, StoreFigures};
 pub(crate) use self::shared::HasRules;
 use crate::hint::Hint;
 use crate::limiter::{Plan, Planned};

@@ -18,7 +18,7 @@ pub(crate) trait HasRules: Send + Sync {
 /// swapped.
 static LIMITERS: Mutex<Vec<(StoreId, Weak<dyn HasRules>)>> = Mutex::new(Vec::new());
 
-impl<S: Store> Limiter<S> {
+impl Limiter {
     /// Registers a limiter for those that are made later.
     pub(crate) fn enlist(&self) {
         let Some(id) = self.store().id() else { return };

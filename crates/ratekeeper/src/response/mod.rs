@@ -97,11 +97,11 @@ impl Fields {
 
     /// Writes them. An existing `Retry-After` is kept.
     fn write(&self, headers: &mut HeaderMap) {
-        if let Some(seconds) = self.retry_after {
-            if !headers.contains_key(RETRY_AFTER) {
-                // A full map, with thousands of fields, is left unchanged.
-                drop(headers.try_insert(&RETRY_AFTER, wait(seconds)));
-            }
+        if let Some(seconds) = self.retry_after
+            && !headers.contains_key(RETRY_AFTER)
+        {
+            // A full map, with thousands of fields, is left unchanged.
+            drop(headers.try_insert(&RETRY_AFTER, wait(seconds)));
         }
         // RFC 6585, section 4: a 429 must not be stored by a cache. Usually there is nothing to remove, and
         // looking at the few fields that are present is faster than looking up the ones that are not.

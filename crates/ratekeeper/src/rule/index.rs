@@ -71,10 +71,10 @@ impl Index {
         if self.has_paths {
             self.any_host.collect(method, path, &mut found);
         }
-        if !self.hosts.is_empty() {
-            if let Some(host) = head.host().and_then(host::normal) {
-                self.hosts.each(&host, |paths| paths.collect(method, path, &mut found));
-            }
+        if !self.hosts.is_empty()
+            && let Some(host) = head.host().and_then(host::normal)
+        {
+            self.hosts.each(&host, |paths| paths.collect(method, path, &mut found));
         }
         if found.len() > 1 {
             found.sort_by_key(|(rule, _)| *rule);

@@ -68,10 +68,11 @@ impl<T> Methods<T> {
 
     /// The values for this method, to be added to.
     fn entry(&mut self, method: &Method) -> &mut Vec<T> {
-        if let Self::Few(few) = self {
-            if few.len() == FEW && !few.iter().any(|(known, _)| known == method) {
-                *self = Self::Many(few.drain(..).collect());
-            }
+        if let Self::Few(few) = self
+            && few.len() == FEW
+            && !few.iter().any(|(known, _)| known == method)
+        {
+            *self = Self::Many(few.drain(..).collect());
         }
         match self {
             Self::Few(few) => {

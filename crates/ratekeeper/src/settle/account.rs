@@ -18,8 +18,8 @@ use crate::rule::{Role, Rules};
 ///
 /// However often it is settled and by whom, an account never gives back more than was taken, because it
 /// tracks what stands charged. (But it does not know what a bucket that owed all it can has forgiven.)
-pub(crate) struct Account<S: Store> {
-    limiter: Limiter<S>,
+pub(crate) struct Account {
+    limiter: Limiter,
     /// The rules that it was charged under.
     rules: Arc<Rules>,
     /// `None` if nothing was charged, because no rule counts the request or the store could not decide.
@@ -95,14 +95,14 @@ pub(crate) trait Settling: Send + Sync {
 
 pub(crate) type Charging = Pin<Box<dyn Future<Output = Result<Option<Decision>, LimiterError>> + Send>>;
 
-impl<S: Store> Account<S> {
+impl Account {
     /// The account of a request that no rule counts.
-    pub(crate) fn empty(limiter: Limiter<S>, rules: Arc<Rules>) -> Self {
+    pub(crate) fn empty(limiter: Limiter, rules: Arc<Rules>) -> Self {
         Self { limiter, rules, decision: None, is_local: false, entries: Mutex::default() }
     }
 
     /// The account of a request that is counted only in shadow.
-    pub(crate) fn shadow(limiter: Limiter<S>, plan: &Plan) -> Self {
+    pub(crate) fn shadow(limiter: Limiter, plan: &Plan) -> Self {
         let entries = Mutex::new(plan.shadows().iter().map(|planned| Entry::new(planned, None)).collect());
         Self { limiter, rules: Arc::clone(plan.rules()), decision: None, is_local: false, entries }
     }
@@ -128,7 +128,7 @@ impl<S: Store> Account<S> {
     }
 
     /// The account of an admitted request.
-    pub(crate) fn new(limiter: Limiter<S>, plan: &Plan, decision: Decision, is_local: bool) -> Self {
+    pub(crate) fn new(limiter: Limiter, plan: &Plan, decision: Decision, is_local: bool) -> Self {
         let entries = plan.entries().iter().filter_map(|planned| {
             let receipt = Receipt::of(&decision, plan.rules().name_of(planned))?;
             Some(Entry::new(planned, Some(Take::charged(planned.cost, receipt))))
@@ -273,7 +273,7 @@ impl Entry {
     }
 }
 
-impl<S: Store> Settling for Account<S> {
+impl Settling for Account {
     fn decision(&self) -> Option<&Decision> {
         self.decision.as_ref()
     }

@@ -25,11 +25,11 @@ use tower::util::MapRequestLayer;
 const QUOTA: Quota = Quota::sliding_log(5, Duration::from_secs(5));
 
 type TellPeer = MapRequestLayer<fn(http::Request<Body>) -> http::Request<Body>>;
-type App<S> = Router<Stack<RateLimitLayer<S, GrpcRejection>, Stack<TellPeer, Identity>>>;
+type App = Router<Stack<RateLimitLayer<GrpcRejection>, Stack<TellPeer, Identity>>>;
 
 /// The service and its limit: five calls of each method for each client address. If the store does not
 /// answer, nothing is served, and clients get UNAVAILABLE, not RESOURCE_EXHAUSTED.
-fn app<S: Store>(store: S) -> Result<App<S>, ConfigError> {
+fn app<S: Store>(store: S) -> Result<App, ConfigError> {
     let rule = Rule::new("per-method", QUOTA)
         .on_path("/hello.v1.Greeter/{method}")
         .key((key::peer_ip(), key::grpc_method()))

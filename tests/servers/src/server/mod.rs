@@ -136,10 +136,10 @@ impl RedisServer {
         let process = self.process();
         let mut connection = self.connect()?;
         // It does not answer if it obeys.
-        if let Err(error) = redis::cmd("SHUTDOWN").arg("NOSAVE").query::<()>(&mut connection) {
-            if !error.is_io_error() {
-                return Err(Error::from(error).context("SHUTDOWN"));
-            }
+        if let Err(error) = redis::cmd("SHUTDOWN").arg("NOSAVE").query::<()>(&mut connection)
+            && !error.is_io_error()
+        {
+            return Err(Error::from(error).context("SHUTDOWN"));
         }
         wait::until("the server to shut down", wait::LIMIT, || match process.ended() {
             Ok(Some(_)) => Ok(()),

@@ -1,0 +1,268 @@
+//! Questions to Redis, and where their answers go.
+
+pub(crate) mod late_parts;
+pub(crate) mod totals;
+pub(crate) mod verdict;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ratekeeper_core::{Charge, Decision, Quota, Receipt, RuleName, StoreError};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::batch::settlement::{Settlement, What};
+use crate::name::{Counted, Names};
+use crate::request::late_parts::Whole;
+use crate::request::verdict::Verdict;
+
+/// A charge that outlives the call.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnCharge {
+    pub(crate) counter: Counted,
+    pub(crate) quota: Quota,
+    pub(crate) cost: u32,
+}
+
+impl OwnCharge {
+    pub(crate) fn new(charge: &Charge<'_>, names: &Names) -> Self {
+        let counter = names.counted(charge.rule, charge.key);
+        Self { counter, quota: *charge.quota, cost: charge.cost }
+    }
+
+    pub(crate) fn by_ref(&self) -> Charge<'_> {
+        Charge::new(self.counter.rule, &self.counter.key, &self.quota).cost(self.cost)
+    }
+}
+
+/// The charges of one request that live on one node. Usually there is one; it is large, and handed around.
+pub(crate) type Charges = Vec<OwnCharge>;
+
+/// Where the answer goes; `None` once it was given.
+pub(crate) type Reply<T> = Option<oneshot::Sender<Result<T, StoreError>>>;
+
+/// What was decided.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    pub(crate) verdict: Verdict,
+    /// What a peek would have said before, if this is only a part of a request.
+    pub(crate) before: Option<Box<Decision>>,
+    /// What was charged if it was admitted, to be able to give it back. Empty after a peek.
+    pub(crate) charges: Charges,
+}
+
+/// The answer to a question about charges.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Decided(Decided),
+    /// Nothing was done: each counter has to be asked about separately.
+    Apart(Apart),
+}
+
+/// Charges whose counters are in one slot, but not on one node: the slot is moving from one node to another.
+#[derive(Debug)]
+pub(crate) struct Apart {
+    pub(crate) charges: Charges,
+    /// When the caller stops waiting.
+    pub(crate) deadline: Instant,
+    /// Whether nothing is charged.
+    pub(crate) peek: bool,
+}
+
+impl Decided {
+    /// The settlements that give back everything that was charged.
+    pub(crate) fn give_back(&self) -> Vec<Ask> {
+        let refund = |(charge, (_, receipt)): (&OwnCharge, (RuleName, Receipt))| {
+            let counter = charge.counter;
+            let what = What::Refund { cost: charge.cost, receipt: Some(receipt) };
+            let settlement = Box::new(Settlement { counter, what });
+            Ask::new(Kind::Settle { settlement, reply: None }, Instant::now() + UNHURRIED)
+        };
+        // A decision that denied has no receipts.
+        self.charges.iter().zip(self.verdict.to_decision().receipts()).map(refund).collect()
+    }
+}
+
+/// A question to Redis.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) kind: Kind,
+    /// When the caller stops waiting.
+    pub(crate) deadline: Instant,
+    /// How often it was sent, and not done.
+    pub(crate) attempts: u8,
+    /// How often it was sent to a node that does not have its counters.
+    pub(crate) redirects: u8,
+    /// Its slot is moving to the node that is asked, which must be told so with `ASKING`.
+    pub(crate) asking: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// `part`: the whole request, if other parts of it are charged elsewhere.
+    Charge {
+        charges: Charges,
+        part: Option<Arc<Whole>>,
+        reply: Reply<Told>,
+    },
+    Peek {
+        charges: Charges,
+        reply: Reply<Told>,
+    },
+    Settle {
+        settlement: Box<Settlement>,
+        reply: Reply<()>,
+    },
+    Reset {
+        counter: Box<Counted>,
+        reply: Reply<()>,
+    },
+}
+
+impl Kind {
+    /// Asks about charges. `part`: the whole request, if these are only a part of it.
+    pub(crate) fn about(
+        charges: Charges,
+        peek: bool,
+        part: Option<Arc<Whole>>,
+        reply: oneshot::Sender<Result<Told, StoreError>>,
+    ) -> Self {
+        let reply = Some(reply);
+        if peek { Self::Peek { charges, reply } } else { Self::Charge { charges, part, reply } }
+    }
+}
+
+impl Ask {
+    pub(crate) const fn new(kind: Kind, deadline: Instant) -> Self {
+        Self { kind, deadline, attempts: 0, redirects: 0, asking: false }
+    }
+
+    /// The slot of its counters on a cluster.
+    pub(crate) fn slot(&self) -> u16 {
+        match &self.kind {
+            Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => {
+                charges.first().map_or(0, |charge| charge.counter.slot)
+            }
+            Kind::Settle { settlement, .. } => settlement.counter.slot,
+            Kind::Reset { counter, .. } => counter.slot,
+        }
+    }
+
+    pub(crate) fn fail(mut self, error: &StoreError) {
+        self.expire(error);
+    }
+
+    /// Answers now, though it may still be done.
+    pub(crate) fn expire(&mut self, error: &StoreError) {
+        match &mut self.kind {
+            // A caller that has gone needs no answer, and its charge is given back when Redis answers.
+            Kind::Charge { reply: Some(reply), .. } if reply.is_closed() => {}
+            Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
+                if let Some(reply) = reply.take() {
+                    drop(reply.send(Err(error.clone())));
+                }
+            }
+            Kind::Settle { reply, .. } | Kind::Reset { reply, .. } => {
+                if let Some(reply) = reply.take() {
+                    drop(reply.send(Err(error.clone())));
+                }
+            }
+        }
+    }
+
+    /// Whether it is a settlement or reset that nobody waits for.
+    pub(crate) const fn is_unheard(&self) -> bool {
+        matches!(self.kind, Kind::Settle { reply: None, .. } | Kind::Reset { reply: None, .. })
+    }
+
+    /// Whether other parts of the same request are charged elsewhere.
+    pub(crate) const fn is_part(&self) -> bool {
+        matches!(self.kind, Kind::Charge { part: Some(_), .. })
+    }
+
+    /// Whether the caller has gone, so that it need not be done. Settlements and resets are always done.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        match &self.kind {
+            Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
+                reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+            }
+            Kind::Settle { .. } | Kind::Reset { .. } => false,
+        }
+    }
+
+    /// The settlement, if it is one.
+    pub(crate) fn settlement(&self) -> Option<&Settlement> {
+        match &self.kind {
+            Kind::Settle { settlement, .. } => Some(settlement),
+            Kind::Charge { .. } | Kind::Peek { .. } | Kind::Reset { .. } => None,
+        }
+    }
+
+    /// The counter that this changes, if it is a settlement or a reset.
+    pub(crate) fn changed(&self) -> Option<&Counted> {
+        match &self.kind {
+            Kind::Settle { settlement, .. } => Some(&settlement.counter),
+            Kind::Reset { counter, .. } => Some(counter),
+            Kind::Charge { .. } | Kind::Peek { .. } => None,
+        }
+    }
+
+    /// The charges, if it is about charges.
+    pub(crate) fn charges(&self) -> Option<&Charges> {
+        match &self.kind {
+            Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => Some(charges),
+            Kind::Settle { .. } | Kind::Reset { .. } => None,
+        }
+    }
+
+    /// Passes a decision on, and returns what is to be given back.
+    ///
+    /// If the caller has gone, its request went away before it was admitted, and the charges are given back.
+    /// If the caller was told that the store failed, its rules may have let the request in, and the charges
+    /// stay; unless this is a part, and the whole was denied.
+    pub(crate) fn decided(self, verdict: Verdict, before: Option<Box<Decision>>) -> Vec<Self> {
+        match self.kind {
+            Kind::Charge { charges, part, reply } => {
+                let decided = Decided { verdict, before, charges };
+                match (reply, part) {
+                    (Some(reply), _) => match reply.send(Ok(Told::Decided(decided))) {
+                        Err(Ok(Told::Decided(unheard))) => unheard.give_back(),
+                        _ => Vec::new(),
+                    },
+                    (None, Some(whole)) => whole.late(decided),
+                    (None, None) => Vec::new(),
+                }
+            }
+            Kind::Peek { reply: Some(reply), .. } => {
+                drop(reply.send(Ok(Told::Decided(Decided { verdict, before, charges: Charges::new() }))));
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it is about several counters, which may be on different nodes while their slot is moving.
+    pub(crate) fn is_divisible(&self) -> bool {
+        let Some([first, rest @ ..]) = self.charges().map(Vec::as_slice) else { return false };
+        rest.iter().any(|charge| charge.counter != first.counter)
+    }
+
+    /// Answers that each counter has to be asked about separately. Nothing was done so far.
+    pub(crate) fn divide(self) {
+        let (deadline, peek) = (self.deadline, matches!(self.kind, Kind::Peek { .. }));
+        if let Kind::Charge { charges, reply: Some(reply), .. } | Kind::Peek { charges, reply: Some(reply) } =
+            self.kind
+        {
+            drop(reply.send(Ok(Told::Apart(Apart { charges, deadline, peek }))));
+        }
+    }
+
+    pub(crate) fn done(self) {
+        if let Kind::Settle { reply: Some(reply), .. } | Kind::Reset { reply: Some(reply), .. } = self.kind {
+            drop(reply.send(Ok(())));
+        }
+    }
+}
+
+/// How long a settlement may take: no incoming request waits for it.
+pub(crate) const UNHURRIED: Duration = Duration::from_secs(1);

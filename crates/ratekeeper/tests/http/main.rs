@@ -1,0 +1,31 @@
+//! Everything that speaks HTTP, tested from its users' point of view.
+
+mod axum_app;
+mod bodies;
+mod config;
+mod contract;
+mod explain;
+mod failure;
+mod headers;
+mod holding;
+mod hostile;
+mod hosts;
+mod ietf;
+mod keys;
+mod limiter;
+mod limits;
+mod local;
+mod local_limiter;
+mod metering;
+mod modes;
+mod queueing;
+mod rejection;
+mod rules;
+mod settling;
+mod sockets;
+mod stacked;
+mod support;
+mod swap;
+mod tiers;
+mod types;
+mod until_ready;

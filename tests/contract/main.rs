@@ -1,4 +1,0 @@
-//! The contract of stores, for each store.
-
-mod memory;
-mod torn;
