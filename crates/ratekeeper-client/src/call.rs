@@ -51,7 +51,8 @@ pub(crate) async fn run<X: Exchange>(
     let mut paced = Paced { waited: Duration::ZERO, retries: 0 };
     loop {
         let started = Instant::now();
-        let ticket = queue.acquire(deadline, options.max_waiting).await.map_err(unsent)?;
+        let ticket =
+            queue.acquire(deadline, options.max_waiting, options.quota.as_ref()).await.map_err(unsent)?;
         paced.waited += started.elapsed();
         let keep = is_repeatable && paced.retries < options.retries.max_retries;
         observe::sent(started.elapsed(), paced.retries > 0);
@@ -65,6 +66,10 @@ pub(crate) async fn run<X: Exchange>(
             report.refusal.zip(wait).filter(|(refusal, _)| refusal.wait.is_some() || !refusal.is_overload);
         if ticket.received(&report, pause.map(|(_, wait)| wait)) {
             observe::paused(wait.unwrap_or_default());
+            #[cfg(feature = "fleet")]
+            if let (Some(quota), Some((_, wait))) = (&options.quota, pause) {
+                quota.pause(queue.key(), wait).await;
+            }
         }
 
         let Some((refusal, wait)) = report.refusal.zip(wait) else {

@@ -11,7 +11,10 @@ mod future;
 mod layer;
 mod observe;
 mod pacer;
+#[cfg(feature = "fleet")]
+mod pause;
 mod queue;
+mod quota;
 #[cfg(feature = "reqwest-middleware")]
 mod reqwest_middleware;
 mod retry;

@@ -35,6 +35,19 @@ pub(crate) fn paused(wait: Duration) {
     let _ = wait;
 }
 
+/// The shared store failed, so this process keeps to the quota by itself.
+#[cfg(feature = "fleet")]
+pub(crate) fn store_failed(error: &ratekeeper_core::StoreError) {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("ratekeeper_client_store_failures_total").increment(1);
+    #[cfg(feature = "tracing")]
+    {
+        let error = error as &dyn std::error::Error;
+        tracing::warn!(target: "ratekeeper_client", error, "the store failed");
+    }
+    let _ = error;
+}
+
 /// A request was not sent.
 pub(crate) fn unsent(unsent: Unsent) {
     #[cfg(feature = "metrics")]
@@ -51,7 +64,7 @@ pub(crate) fn unsent(unsent: Unsent) {
             tracing::warn!(target: "ratekeeper_client", wait_ms = wait.as_millis() as u64, "not sent: the wait is too long");
         }
         Unsent::Full => {
-            tracing::warn!(target: "ratekeeper_client", "not sent: too many requests are waiting")
+            tracing::warn!(target: "ratekeeper_client", "not sent: too many requests are waiting");
         }
     }
     let _ = unsent;

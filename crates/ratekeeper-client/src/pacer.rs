@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Uri, header};
+use ratekeeper_core::{Quota, QuotaError};
 
 use crate::queue::Queue;
+use crate::quota::KnownQuota;
 use crate::retry::{Retries, RetryBudget};
 
 type KeyFn = dyn Fn(&Target<'_>) -> String + Send + Sync;
@@ -40,6 +42,7 @@ pub(crate) struct Options {
     pub(crate) max_pause: Duration,
     pub(crate) max_waiting: usize,
     pub(crate) retries: Retries,
+    pub(crate) quota: Option<KnownQuota>,
     max_budgets: usize,
     key: Option<Box<KeyFn>>,
 }
@@ -93,6 +96,7 @@ impl Pacer {
                 max_pause: Duration::from_secs(300),
                 max_waiting: 1_024,
                 retries: Retries::new(),
+                quota: None,
                 max_budgets: 1_024,
                 key: None,
             },
@@ -123,7 +127,7 @@ impl Pacer {
         if queues.len() >= self.0.options.max_budgets {
             queues.retain(|_, queue| Arc::strong_count(queue) > 1 || !queue.is_idle());
         }
-        let queue = Queue::new();
+        let queue = Queue::new(key);
         // If all are in use, the new one is forgotten after this request.
         if queues.len() < self.0.options.max_budgets {
             queues.insert(key.into(), Arc::clone(&queue));
@@ -185,6 +189,40 @@ impl PacerBuilder {
     pub fn key(mut self, key: impl Fn(&Target<'_>) -> String + Send + Sync + 'static) -> Self {
         self.options.key = Some(Box::new(key));
         self
+    }
+
+    /// Starts from a quota that is known in advance, for each budget. Requests keep to it from the first one
+    /// on, and to what the server says in addition.
+    ///
+    /// Use it for a server that does not describe its limits, or to stay below them.
+    ///
+    /// # Errors
+    ///
+    /// If the quota is invalid.
+    pub fn quota(mut self, quota: Quota) -> Result<Self, QuotaError> {
+        quota.check()?;
+        self.options.quota = Some(KnownQuota::new(quota));
+        Ok(self)
+    }
+
+    /// Shares a known [quota](Self::quota) with other processes, through a store such as `RedisStore`. They also
+    /// share pauses: when one of them is told to wait, all of them do, for up to five minutes.
+    ///
+    /// If the store fails for longer than a second, each process keeps to the quota by itself until it works
+    /// again. A client has time, so give the store a longer timeout than a server would: half a second, say.
+    ///
+    /// # Errors
+    ///
+    /// If the quota is invalid.
+    #[cfg(feature = "fleet")]
+    pub fn shared_quota(
+        mut self,
+        quota: Quota,
+        store: impl ratekeeper_core::Store,
+    ) -> Result<Self, QuotaError> {
+        quota.check()?;
+        self.options.quota = Some(KnownQuota::shared(quota, Arc::new(store)));
+        Ok(self)
     }
 
     /// The pacer.

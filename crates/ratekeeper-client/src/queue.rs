@@ -9,10 +9,13 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::budget::{Budget, Sent, Turn};
 use crate::field::Report;
+use crate::quota::{KnownQuota, Wait};
 
 /// The callers of one budget.
 #[derive(Debug)]
 pub(crate) struct Queue {
+    /// The budget's name.
+    key: Box<str>,
     budget: Mutex<Budget>,
     /// Held by the caller that is next. Others wait for it in the order of their arrival.
     next: Semaphore,
@@ -31,8 +34,9 @@ pub(crate) enum Unsent {
 }
 
 impl Queue {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(key: &str) -> Arc<Self> {
         Arc::new(Self {
+            key: key.into(),
             budget: Mutex::new(Budget::new()),
             next: Semaphore::new(1),
             changed: Notify::new(),
@@ -48,8 +52,9 @@ impl Queue {
         self: &Arc<Self>,
         deadline: Instant,
         max_waiting: usize,
+        quota: Option<&KnownQuota>,
     ) -> Result<Ticket, Unsent> {
-        {
+        if quota.is_none() {
             let mut budget = self.budget();
             if budget.is_unlimited() {
                 return Ok(self.ticket(&mut budget));
@@ -67,18 +72,21 @@ impl Queue {
             changed.as_mut().enable();
             let until = {
                 let now = Instant::now();
-                let mut budget = self.budget();
-                match budget.turn(now) {
-                    Turn::Now => return Ok(self.ticket(&mut budget)),
-                    // The budget allows it, so it is better sent early than not at all.
-                    Turn::Paced(_) if now >= deadline => return Ok(self.ticket(&mut budget)),
-                    Turn::Paced(until) => until.min(deadline),
-                    Turn::Blocked(until) if until > deadline => {
-                        return Err(Unsent::TooLong(until.duration_since(now)));
-                    }
+                let turn = self.budget().turn(now);
+                match turn {
+                    Turn::Paced(until) if now < deadline => until.min(deadline),
+                    // If the budget allows it, it is better sent early than not at all.
+                    Turn::Now | Turn::Paced(_) => match self.charge(quota).await {
+                        None => return Ok(self.ticket(&mut self.budget())),
+                        Some(until) => until,
+                    },
                     Turn::Blocked(until) => until,
                 }
             };
+            // Pacing never ends after the deadline.
+            if until > deadline {
+                return Err(Unsent::TooLong(until.saturating_duration_since(Instant::now())));
+            }
             tokio::select! {
                 () = sleep_until(until) => {}
                 () = changed => {}
@@ -93,12 +101,24 @@ impl Queue {
         if now + wait > deadline { Err(Unsent::TooLong(wait)) } else { Ok(()) }
     }
 
-    /// Stops everyone until then.
+    /// Takes a request from a known quota, or returns when to try again.
+    async fn charge(&self, quota: Option<&KnownQuota>) -> Option<Instant> {
+        match quota?.charge(&self.key).await {
+            Ok(()) => None,
+            Err(Wait::Quota(wait)) => Some(Instant::now() + wait),
+            #[cfg(feature = "fleet")]
+            Err(Wait::Pause(left)) => {
+                let now = Instant::now();
+                self.budget().pause(left, now, fastrand::f64());
+                Some(now + left)
+            }
+        }
+    }
+
+    /// The budget's name.
     #[cfg(feature = "fleet")]
-    pub(crate) fn pause_until(&self, until: Instant) -> bool {
-        let is_new = self.budget().pause_until(until);
-        self.changed.notify_waiters();
-        is_new
+    pub(crate) fn key(&self) -> &str {
+        &self.key
     }
 
     /// Whether dropping it would lose nothing: nobody waits, and nothing holds requests back.

@@ -24,12 +24,22 @@ pub(super) struct Estimate {
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Requests a second.
-    rate: f64,
+    /// How many were admitted before the refusal.
+    admitted: f64,
+    /// In which time, in seconds, including the wait.
+    span: f64,
     /// When the pause after the refusal ends.
     from: Instant,
     /// Seconds that the server asked to wait.
     wait: f64,
+}
+
+impl Known {
+    /// Requests a second. If nothing was admitted, one in the time that passed.
+    fn rate(&self) -> f64 {
+        let admitted = if self.admitted > 0.0 { self.admitted } else { 1.0 };
+        SHARE * admitted / self.span.max(0.001)
+    }
 }
 
 impl Estimate {
@@ -38,20 +48,25 @@ impl Estimate {
     }
 
     pub(super) fn admitted(&mut self, now: Instant) {
-        self.since.get_or_insert(now);
-        self.admitted += 1;
+        match &mut self.known {
+            // It was in flight when the pause began.
+            Some(known) if now < known.from => known.admitted += 1.0,
+            _ => {
+                self.since.get_or_insert(now);
+                self.admitted += 1;
+            }
+        }
     }
 
     pub(super) fn refused(&mut self, now: Instant, wait: Duration) {
         let from = now + wait;
         let span = from.duration_since(self.since.unwrap_or(now)).as_secs_f64();
-        let rate = match (self.admitted, self.known) {
-            (0, Some(known)) => known.rate / 2.0,
-            (0, None) => 1.0 / span,
-            (admitted, _) => SHARE * admitted as f64 / span,
+        let admitted = match (self.admitted, &self.known) {
+            // Half as fast as before.
+            (0, Some(known)) => known.rate() * span / (2.0 * SHARE),
+            (admitted, _) => admitted as f64,
         };
-        let rate = if rate.is_finite() { rate } else { f64::from(u16::MAX) };
-        self.known = Some(Known { rate, from, wait: wait.as_secs_f64() });
+        self.known = Some(Known { admitted, span, from, wait: wait.as_secs_f64() });
         self.since = Some(from);
         self.admitted = 0;
     }
@@ -60,7 +75,7 @@ impl Estimate {
     pub(super) fn rate(&self, now: Instant) -> Option<f64> {
         let known = self.known?;
         let waits = now.saturating_duration_since(known.from).as_secs_f64() / known.wait.max(0.001);
-        Some(known.rate * (1.0 + RISE * waits) / self.jitter.max(0.5))
+        Some(known.rate() * (1.0 + RISE * waits) / self.jitter.max(0.5))
     }
 
     pub(super) fn is_known(&self) -> bool {

@@ -86,12 +86,18 @@ impl Limit {
         }
     }
 
+    /// The policy's rate, in requests a second.
+    fn policy(&self) -> Option<f64> {
+        let (quota, window) = (self.quota?, self.window?);
+        (quota > 0.0 && window > 0.0).then(|| quota / window)
+    }
+
     /// The rate at which the policy can be used forever, in requests a second.
     ///
     /// A sliding window that counts by halves of requests never has room for its last one, so one is left.
     fn sustained(&self) -> Option<f64> {
-        let (quota, window) = (self.quota?, self.window?);
-        (quota > 0.0 && window > 0.0).then(|| SHARE * (quota - 1.0).max(quota / 2.0) / window)
+        let quota = self.quota?;
+        Some(SHARE * self.policy()? * (1.0 - 1.0 / quota).max(0.5))
     }
 
     /// Seconds until more is available; `None` if that is unknown or has passed.
@@ -103,7 +109,7 @@ impl Limit {
     /// Whether quota comes back bit by bit, as far as fields that count in seconds can say. Otherwise
     /// nothing comes back for a while.
     fn is_gradual(&self, now: Instant) -> bool {
-        match (self.left(now), self.sustained()) {
+        match (self.left(now), self.policy()) {
             (None, _) => true,
             (Some(left), Some(rate)) => left <= SECOND.max(1.0 / rate),
             (Some(_), None) => false,
@@ -158,7 +164,7 @@ impl Limit {
                 let quota = self.quota.unwrap_or(0.0);
                 // Only a bucket is half full while it is used at its rate.
                 let is_half_full = available.is_some_and(|available| available >= quota / 2.0);
-                let rate = if is_half_full { SHARE * quota / self.window? } else { rate };
+                let rate = if is_half_full { SHARE * self.policy()? } else { rate };
                 let surplus = available.map(|available| available - RESERVE * quota);
                 Some(surplus.and_then(spread).map_or(rate, |spread| spread.max(rate)))
             }
@@ -175,7 +181,7 @@ impl Limit {
         }
         let left = if self.is_gradual(now) { 0.0 } else { self.left(now).unwrap_or(0.0) };
         // After a reset the whole quota is back, so only what exceeds it takes longer.
-        let rest = match self.sustained() {
+        let rest = match self.policy() {
             Some(rate) if left == 0.0 => missing / rate,
             Some(rate) => (missing - self.quota.unwrap_or(0.0)).max(0.0) / rate,
             None => 0.0,

@@ -92,10 +92,10 @@ impl Budget {
         if let Some(until) = self.paused_until.filter(|until| *until > now) {
             return Turn::Blocked(until);
         }
-        if let Probe::Sent { at, .. } = self.probe {
-            if now < at + PROBE_WAIT {
-                return Turn::Blocked(at + PROBE_WAIT);
-            }
+        if let Probe::Sent { at, .. } = self.probe
+            && now < at + PROBE_WAIT
+        {
+            return Turn::Blocked(at + PROBE_WAIT);
         }
         let blocked = self.limits.iter().filter_map(|limit| limit.blocked_until(now, &self.sends)).max();
         if let Some(until) = blocked {
@@ -161,12 +161,12 @@ impl Budget {
         if is_new {
             self.estimate.refused(now, pause);
         }
-        let jitter = (pause / 10).min(MAX_JITTER).mul_f64(random);
-        self.pause_until(now + pause + jitter)
+        self.pause(pause, now, random)
     }
 
-    /// Stops everyone until then. Returns whether that starts or extends a pause.
-    pub(crate) fn pause_until(&mut self, until: Instant) -> bool {
+    /// Stops everyone for this long, plus jitter. Returns whether that starts or extends a pause.
+    pub(crate) fn pause(&mut self, pause: Duration, now: Instant, random: f64) -> bool {
+        let until = now + pause + (pause / 10).min(MAX_JITTER).mul_f64(random);
         if self.paused_until.is_some_and(|paused| paused >= until) {
             return false;
         }
