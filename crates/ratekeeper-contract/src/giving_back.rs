@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{Algorithm, MINUTE, Quota, Refund, Retry, SECOND, Store};
+use ratekeeper_core::{Algorithm, MINUTE, Quota, Receipt, Refund, Retry, SECOND, Store};
 
 use crate::{Bench, Harness, each};
 
@@ -146,6 +146,31 @@ pub async fn only_the_last_in_line_gives_its_place_back<H: Harness>(harness: H) 
         assert!(caller.peek(1).await.delay() < delay, "{quota}");
         caller.take(1).await;
         assert_eq!(caller.peek(1).await.delay(), delay, "{quota}");
+    }
+}
+
+/// Of a request that has left a queue, as much stays taken as the next one needs to keep its distance: one
+/// that is charged 3 and settled to 1 after 1.1 seconds leaves the queue free.
+pub async fn a_request_that_has_left_a_queue_keeps_the_distance_and_no_more<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    let quota = Quota::leaky_bucket(1, SECOND).capacity(10);
+    for (charged, back, takes, departures) in
+        [(3, 2, 1_100, 1_100), (3, 2, 400, 1_000), (3, 3, 400, 1_000), (1, 1, 999, 1_000), (5, 2, 400, 3_000)]
+    {
+        let caller = bench.caller(quota);
+        caller.reset().await;
+        let (takes, departures) = (Duration::from_millis(takes), Duration::from_millis(departures));
+        let mut departed = bench.harness.now().await;
+        let mut receipt = caller.take(charged).await;
+        for _ in 0..5 {
+            bench.harness.set(departed.saturating_add(takes)).await;
+            caller.refund(back, Some(receipt)).await;
+            let decision = bench.charge(&[caller.cost(charged)]).await;
+            receipt = Receipt::of(&decision, caller.rule).expect("the queue has room");
+            let next = decision.at().saturating_add(decision.delay());
+            assert_eq!(next.saturating_since(departed), departures, "{charged} and {back} after {takes:?}");
+            departed = next;
+        }
     }
 }
 

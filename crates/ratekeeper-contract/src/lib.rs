@@ -1,10 +1,15 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where to find what
+//!
+//! - [`suite!`] makes a test of each case, for a store of [`ratekeeper_core::Store`].
+//! - [`Harness`] is what a store's tests implement; [`MemoryHarness`] is one.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod harness;
 mod join;
-mod ledger;
+mod model;
 mod random;
 mod suite;
 
@@ -18,6 +23,7 @@ pub mod many_quotas;
 pub mod peeking;
 pub mod quota_changes;
 pub mod replay;
+pub mod reservations;
 pub mod time;
 pub mod two_quotas;
 pub mod waiting;
@@ -26,4 +32,4 @@ pub mod worked_figures;
 use bench::{Bench, Caller, MICRO, each, wait};
 pub use harness::{Harness, MemoryHarness};
 pub use join::block_on;
-pub use ledger::Ledger;
+pub use model::Model;

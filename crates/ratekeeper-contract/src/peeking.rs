@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::{MINUTE, Quota, Retry, SECOND};
+use ratekeeper_core::{Decision, MINUTE, Quota, Retry, SECOND};
 
 use crate::{Bench, Harness, each};
 
@@ -44,6 +44,29 @@ pub async fn a_peek_at_several_rules_charges_none<H: Harness>(harness: H) {
     assert_eq!(peek, bench.charge(&charges).await);
     assert_eq!(peek.retry(), Some(Retry::After(MINUTE)));
     assert_eq!(open.remaining().await, 7);
+}
+
+/// A peek at the same key twice answers each as the charge would.
+pub async fn a_peek_at_a_key_twice_says_what_a_charge_would<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    for quota in each(10, SECOND) {
+        let caller = bench.caller(quota);
+        for wait in [None, Some(Duration::from_millis(250))] {
+            let charge = |cost| match wait {
+                Some(wait) => caller.cost(cost).wait_up_to(wait),
+                None => caller.cost(cost),
+            };
+            let twice = [charge(1), charge(2), charge(1)];
+            for _ in 0..6 {
+                let (peek, made) = (bench.peek(&twice).await, bench.charge(&twice).await);
+                let said = |decision: &Decision| -> Vec<_> {
+                    decision.outcomes().map(|(_, outcome)| (outcome.delay(), outcome.retry())).collect()
+                };
+                assert_eq!(said(&peek), said(&made), "{quota} {wait:?}");
+            }
+            bench.advance(quota.full_refill()).await;
+        }
+    }
 }
 
 /// A peek under another quota reports what that would answer, and the key stays counted as it was.

@@ -71,6 +71,7 @@ macro_rules! __suite {
             peeking {
                 a_peek_says_what_a_charge_would
                 a_peek_at_several_rules_charges_none
+                a_peek_at_a_key_twice_says_what_a_charge_would
                 a_peek_under_another_quota_does_not_change_the_quota
             }
             giving_back {
@@ -83,6 +84,7 @@ macro_rules! __suite {
                 a_sliding_window_gives_back_to_the_window_that_was_charged
                 a_log_strikes_the_admission_of_the_receipt
                 only_the_last_in_line_gives_its_place_back
+                a_request_that_has_left_a_queue_keeps_the_distance_and_no_more
                 a_refund_takes_place_though_nobody_waits_for_it
                 a_reset_forgets_one_key_under_one_rule
                 a_key_that_was_never_charged_can_be_reset
@@ -104,6 +106,19 @@ macro_rules! __suite {
                 a_debit_takes_place_though_nobody_waits_for_it
                 a_quota_that_makes_no_sense_is_not_debited
             }
+            reservations {
+                a_token_bucket_lends_what_comes_in_time
+                a_leaky_bucket_refuses_a_place_that_comes_too_late
+                a_wait_is_until_the_charge_would_be_admitted
+                no_more_departs_than_the_bucket_allows
+                at_most_a_minute_is_reserved_ahead
+                a_reservation_that_is_given_back_is_there_again
+                a_request_is_held_back_for_its_longest_reservation
+                a_reservation_is_part_of_all_or_nothing
+                windows_and_logs_ignore_reservations
+                a_cost_above_the_capacity_is_never
+                a_step_back_locks_for_no_longer_than_a_reservation
+            }
             quota_changes {
                 what_was_used_stays_used
                 raising_a_limit_unblocks_at_once
@@ -114,8 +129,8 @@ macro_rules! __suite {
                 changing_to_and_fro_between_equals_gains_nothing
             }
             two_quotas {
-                no_more_is_admitted_than_the_looser_allows
-                nobody_is_denied_whom_both_would_admit
+                a_charge_is_decided_under_its_own_and_counted_under_both
+                a_quota_remembers_what_was_charged_under_the_other
                 a_wait_under_either_is_exact
                 nobody_is_locked_for_longer_than_a_full_refill
                 a_step_back_locks_nobody_for_longer_than_a_full_refill
@@ -125,11 +140,9 @@ macro_rules! __suite {
                 a_reset_forgets_both
             }
             many_quotas {
-                no_more_is_admitted_than_the_loosest_allows
-                the_largest_does_not_begin_anew_in_each_round
+                a_third_quota_replaces_the_older_state
                 a_wait_under_any_of_them_is_exact
                 nobody_is_locked_for_longer_than_a_full_refill
-                what_is_given_back_is_there_again
             }
             time {
                 a_step_back_frees_nothing
@@ -140,6 +153,7 @@ macro_rules! __suite {
                 a_jittering_clock_admits_no_more
                 a_clock_that_trembles_on_an_edge_admits_no_more
                 a_whole_key_is_like_one_that_was_never_charged
+                a_window_of_a_millisecond_is_over_for_good
             }
             keys {
                 keys_that_differ_are_counted_apart

@@ -150,3 +150,20 @@ pub async fn a_whole_key_is_like_one_that_was_never_charged<H: Harness>(harness:
         assert_eq!(old.charge(4).await, new.charge(4).await, "{quota}");
     }
 }
+
+/// However long nobody asked: what is over does not count again.
+pub async fn a_window_of_a_millisecond_is_over_for_good<H: Harness>(harness: H) {
+    let bench = Bench::new(harness).await;
+    let millisecond = Duration::from_millis(1);
+    for quota in each(10, millisecond) {
+        for windows in [1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1, 1 << 33] {
+            let caller = bench.caller(quota);
+            caller.reset().await;
+            bench.at(Duration::ZERO).await;
+            caller.take(10).await;
+            bench.at(Duration::from_millis(windows)).await;
+            assert_eq!(caller.remaining().await, 10, "{quota}: {windows} windows later");
+            assert_eq!(caller.drain().await, 10, "{quota}: {windows} windows later");
+        }
+    }
+}

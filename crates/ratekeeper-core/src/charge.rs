@@ -16,14 +16,19 @@ pub struct Charge<'a> {
     pub quota: &'a Quota,
     /// How much is taken.
     pub cost: u32,
+    /// How long the caller will wait, if at all; at most [`MAX_WAIT`](Self::MAX_WAIT) counts.
+    pub wait_up_to: Option<Duration>,
 }
 
 impl<'a> Charge<'a> {
+    /// The longest time for which a charge can be reserved ahead.
+    pub const MAX_WAIT: Duration = Duration::from_secs(60);
+
     /// A charge of one unit. The key is a [`&Key`](crate::Key) or a text.
     #[inline]
     #[must_use]
     pub fn new(rule: RuleName, key: impl Into<KeyRef<'a>>, quota: &'a Quota) -> Self {
-        Self { rule, key: key.into(), quota, cost: 1 }
+        Self { rule, key: key.into(), quota, cost: 1, wait_up_to: None }
     }
 
     /// The same charge at another cost.
@@ -31,14 +36,30 @@ impl<'a> Charge<'a> {
     pub const fn cost(self, cost: u32) -> Self {
         Self { cost, ..self }
     }
+
+    /// The same charge, as a reservation: its caller will wait up to this long.
+    ///
+    /// A bucket then admits it *with a delay* if the tokens come within that time. They are taken at once, so
+    /// callers are served in the order in which they asked. Hold the request back for
+    /// [`Outcome::delay`](crate::Outcome::delay). A denial's wait ends when the charge would be admitted with
+    /// the same patience.
+    ///
+    /// A token bucket without a reservation never delays. A leaky bucket always does, and a reservation is
+    /// denied if it would be delayed for longer. Its queue never grows beyond its capacity. Windows and logs
+    /// ignore reservations.
+    #[must_use]
+    pub const fn wait_up_to(self, wait: Duration) -> Self {
+        Self { wait_up_to: Some(wait), ..self }
+    }
 }
 
 /// When a charge was made and what it left behind, so that a refund finds it again. (See [`Refund`] for what
 /// happens if the store has forgotten the charge.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    pub(crate) at: Timestamp,
-    pub(crate) reset_at: Timestamp,
+    at: Timestamp,
+    departs_at: Timestamp,
+    reset_at: Timestamp,
 }
 
 impl Receipt {
@@ -51,7 +72,13 @@ impl Receipt {
     /// For stores: a charge made `at` this time that left a budget full again after `reset_after`.
     #[must_use]
     pub const fn new(at: Timestamp, reset_after: Duration) -> Self {
-        Self { at, reset_at: at.saturating_add(reset_after) }
+        Self { at, departs_at: at, reset_at: at.saturating_add(reset_after) }
+    }
+
+    /// For stores: the receipt of a charge that was admitted with a delay.
+    #[must_use]
+    pub const fn delay(self, delay: Duration) -> Self {
+        Self { departs_at: self.at.saturating_add(delay), ..self }
     }
 
     /// When the charge was made.
@@ -64,6 +91,12 @@ impl Receipt {
     /// for it could give back somebody else's charge.
     pub(crate) fn is_ahead_of(&self, now: Timestamp) -> bool {
         self.at > now
+    }
+
+    /// When the request was to leave a leaky bucket's queue.
+    #[must_use]
+    pub const fn departs_at(&self) -> Timestamp {
+        self.departs_at
     }
 
     /// When, right after the charge, the budget was going to be full again.
@@ -82,8 +115,8 @@ impl Receipt {
 /// - if that is unknown, because the clock was set back to before the charge;
 /// - if the charge cannot be undone, because others queue behind it in a leaky bucket.
 ///
-/// Of a charge that has left a leaky bucket's queue, one unit stays taken, because the next one has to keep
-/// its distance.
+/// Of a charge that has left a leaky bucket's queue, as much stays taken as the next one needs to keep its
+/// distance.
 ///
 /// A receipt says when the charge was made, not whether the store still knows of it. If the store has
 /// forgotten the charge, because the key was reset or evicted, or a server restarted empty, a refund gives

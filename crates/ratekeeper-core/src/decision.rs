@@ -73,7 +73,7 @@ pub(crate) struct Budget {
 }
 
 impl Outcome {
-    /// An admitted charge, to be held back for `delay` (zero except for leaky buckets).
+    /// An admitted charge, to be held back for `delay` (zero except for leaky buckets and reservations).
     ///
     /// For stores: `limit` is the most the quota can hold, `reset_after` how long until the budget is full,
     /// `refill_after` how long until `remaining` next grows.
@@ -133,15 +133,21 @@ impl Outcome {
         Self::new(budget, NEVER)
     }
 
+    /// What is answered for a budget that is not charged; `retry` is when the cost would fit.
+    pub(crate) fn of(budget: Budget, cost: u32, retry: impl FnOnce() -> u64) -> Self {
+        if cost > budget.limit {
+            Self::never(budget)
+        } else if cost <= budget.remaining {
+            Self::admit(budget, 0)
+        } else {
+            Self::deny(budget, retry())
+        }
+    }
+
     #[inline]
     const fn new(budget: Budget, verdict: u64) -> Self {
         let Budget { limit, remaining, reset_micros, refill_micros } = budget;
         Self { limit, remaining, reset_micros, refill_micros, verdict }
-    }
-
-    pub(crate) const fn budget(&self) -> Budget {
-        let Self { limit, remaining, reset_micros, refill_micros, .. } = *self;
-        Budget { limit, remaining, reset_micros, refill_micros }
     }
 
     /// The same budget with the verdict of another outcome.
@@ -192,8 +198,8 @@ impl Outcome {
         Duration::from_micros(self.refill_micros)
     }
 
-    /// How long an admitted request is to be held back. Zero for every algorithm but the leaky
-    /// bucket, and zero if denied.
+    /// How long an admitted request is to be held back: until its turn in a leaky bucket, or until the tokens
+    /// of a [reservation](crate::Charge::wait_up_to) are there. Zero otherwise, and zero if denied.
     #[must_use]
     pub const fn delay(&self) -> Duration {
         Duration::from_micros(if self.is_admitted() { self.verdict } else { 0 })
@@ -291,7 +297,7 @@ impl Decision {
         let outcomes = self.outcomes.iter().filter(|_| self.admitted).enumerate();
         outcomes.map(|(i, (rule, outcome))| {
             let at = moments.get(i).copied().unwrap_or(self.at);
-            (*rule, Receipt::new(at, outcome.reset_after()))
+            (*rule, Receipt::new(at, outcome.reset_after()).delay(outcome.delay()))
         })
     }
 

@@ -1,8 +1,18 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where to find what
+//!
+//! - [`Quota`] and its [`Algorithm`]; [`Key`]; [`Charge`], [`Refund`] and [`Debit`].
+//! - [`Decision`], with an [`Outcome`] for each rule, and [`Retry`]; [`StoreError`].
+//! - [`Store`], and how it answers: [`Answer`]. [`MemoryStore`] is one; [`MemoryStore::evicted`] counts what did not fit.
+//! - [`algorithm`], for stores that keep their states elsewhere; [`algorithm::Counter`] follows changes of quotas.
+//! - [`Clock`]: [`SystemClock`], and [`ManualClock`] for tests.
 
 pub mod algorithm;
 mod charge;
 pub mod clock;
+#[doc(hidden)]
+pub mod codec;
 mod decision;
 mod error;
 mod ietf;

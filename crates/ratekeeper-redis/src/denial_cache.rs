@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ratekeeper_core::algorithm::Counter;
+use ratekeeper_core::algorithm::{Ask, Counter};
 use ratekeeper_core::{
     Algorithm, Charge, Clock, Decision, ManualClock, Outcome, Quota, Retry, SystemClock, Timestamp,
 };
@@ -84,33 +84,29 @@ impl LocalClock {
 struct Entry {
     counter: Counter,
     quota: Quota,
-    /// The cost that was denied. For a log, only what matters for that cost is known.
-    cost: u32,
+    /// Up to which cost everything is known. Of a log, the script only returns what matters for costs up to
+    /// the next power of two.
+    known_cost: u32,
     /// When Redis was asked, in time that [has passed](DenialCache::passed).
     asked: Passed,
     /// When Redis decided, by its own clock.
     decided: Timestamp,
     /// For a log: until when enough of it is known.
     until: Option<Timestamp>,
-    /// How often Redis was asked about other counters of requests that this one denies, or about larger
-    /// costs, and since when that is counted.
+    /// How often Redis was asked about other counters of requests that this one denies, and since when that
+    /// is counted.
     questions: u8,
     questions_since: Passed,
 }
 
 impl Entry {
-    /// The cost to peek at in place of the cost asked for; `None` if Redis is to be asked.
+    /// What the counter answers; `None` if Redis has to be asked.
     ///
-    /// For a log it is not known how long a cost larger than the denied one would have to wait, only that it
-    /// is no less. Redis can tell, but is asked only so often: otherwise a caller over its limit could have
-    /// it asked each time, with a rising cost. After that, the shorter wait is reported.
-    fn cost_for(&mut self, cost: u32, now: Passed, valid_for: Passed) -> Option<u32> {
-        let is_known = cost <= self.cost || self.quota.algorithm() != Algorithm::SlidingLog;
+    /// A caller whose costs rise has Redis asked whenever they double, which is 32 times at most.
+    fn peek(&self, ask: Ask, cost: u32, now: Timestamp) -> Option<Outcome> {
         // A cost that never fits has nothing to wait for.
-        if is_known || cost > self.quota.max() {
-            return Some(cost);
-        }
-        if self.may_ask(now, valid_for) { None } else { Some(self.cost) }
+        let is_known = cost <= self.known_cost || cost > self.quota.max();
+        is_known.then(|| self.counter.peek(&self.quota, ask, now))
     }
 
     /// Whether Redis may be asked for more than is known. Counts the question.
@@ -240,11 +236,10 @@ impl DenialCache {
         let passed = self.passed();
         let mut shard = self.shard(hash);
         shard.forget_unless_under(hash, charge.quota);
-        let Some(entry) = shard.entries.get_mut(&hash) else { return UNKNOWN };
+        let Some(entry) = shard.entries.get(&hash) else { return UNKNOWN };
         let Some(now) = entry.now(passed, self.valid_for) else { return UNKNOWN };
-        let Some(cost) = entry.cost_for(charge.cost, passed, self.valid_for) else { return UNKNOWN };
         *at = now;
-        entry.counter.peek(charge.quota, cost, now)
+        entry.peek(Ask::of(charge), charge.cost, now).unwrap_or(UNKNOWN)
     }
 
     /// The denial of a request about which Redis need not be asked: one charge that is known not to fit is
@@ -259,41 +254,41 @@ impl DenialCache {
             return None;
         }
         let local = self.passed();
-        let mut known: SmallVec<[(u32, Option<Said>); 4]> = SmallVec::new();
+        let mut known: SmallVec<[Option<Said>; 4]> = SmallVec::new();
         let (mut denied, mut totals) = (None, Totals::new(charges.len()));
         for charge in charges {
-            // The request's earlier charges to the same counter have to fit as well.
+            // A request that charges a counter twice is rare, and what it is told depends on both charges.
             let hash = self.names.hash(charge.rule, charge.key);
-            let earlier = totals.add(hash, charge.cost).unwrap_or(0);
-            let cost = u32::try_from(earlier + u64::from(charge.cost)).ok()?;
-            let said = self.peek(hash, charge.quota, cost, local)?;
+            if totals.add(hash, charge.cost).is_some() {
+                return None;
+            }
+            let said = self.peek(hash, charge, local)?;
             if let Some((now, _)) = said.filter(|(_, outcome)| !outcome.is_admitted()) {
                 denied = denied.or(Some((hash, now)));
             }
-            known.push((cost, said));
+            known.push(said);
         }
         let (hash, now) = denied?;
-        let may_ask = known.iter().any(|(_, said)| said.is_none()) && self.may_ask(hash, local);
+        let may_ask = known.iter().any(Option::is_none) && self.may_ask(hash, local);
         let mut decision = Decision::new(now);
-        for (charge, (cost, said)) in charges.iter().zip(known) {
-            let whole = || Counter::new(charge.quota).peek(charge.quota, cost, now);
+        for (charge, said) in charges.iter().zip(known) {
+            let whole = || Counter::new(charge.quota).peek(charge.quota, Ask::of(charge), now);
             decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
         }
         Some((decision, if may_ask { Knowledge::Partial } else { Knowledge::Enough }))
     }
 
-    /// The outcome of a charge of this cost by what is remembered, if anything is, and its time by Redis's
+    /// The outcome of a charge by what is remembered, if anything is, and its time by Redis's
     /// clock. `None` if it was counted under another quota, about which Redis has to be asked.
     #[inline]
-    fn peek(&self, hash: u64, quota: &Quota, cost: u32, local: Passed) -> Option<Option<Said>> {
+    fn peek(&self, hash: u64, charge: &Charge<'_>, local: Passed) -> Option<Option<Said>> {
         let mut shard = self.shard(hash);
-        if shard.forget_unless_under(hash, quota) {
+        if shard.forget_unless_under(hash, charge.quota) {
             return None;
         }
-        let said = shard.entries.get_mut(&hash).and_then(|entry| {
+        let said = shard.entries.get(&hash).and_then(|entry| {
             let now = entry.now(local, self.valid_for)?;
-            let cost = entry.cost_for(cost, local, self.valid_for)?;
-            Some((now, entry.counter.peek(quota, cost, now)))
+            Some((now, entry.peek(Ask::of(charge), charge.cost, now)?))
         });
         Some(said)
     }
@@ -321,7 +316,9 @@ impl DenialCache {
         let decision = verdict.to_decision();
         let mut totals = Totals::new(charges.len());
         for ((charge, place), (_, outcome)) in charges.iter().zip(places).zip(decision.outcomes()) {
-            let earlier = totals.add(*place as u64, charge.cost).unwrap_or(0);
+            if totals.add(*place as u64, charge.cost).is_some() {
+                continue;
+            }
             let hash = charge.counter.hash;
             let mut shard = self.shard(hash);
             let is_known = shard.entries.contains_key(&hash);
@@ -343,13 +340,19 @@ impl DenialCache {
                 // Redis is asked about what is not remembered.
                 continue;
             }
-            let cost = u32::try_from(earlier + u64::from(charge.cost)).unwrap_or(u32::MAX);
+            let cost = charge.cost;
+            let known_cost = match charge.quota.algorithm() {
+                Algorithm::SlidingLog if outcome.is_admitted() => cost,
+                Algorithm::SlidingLog => cost.checked_next_power_of_two().unwrap_or(u32::MAX),
+                _ => u32::MAX,
+            };
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
             let before = shard.entries.get(&hash);
             let (questions, questions_since) =
                 before.map_or((0, asked), |before| (before.questions, before.questions_since));
-            let entry = Entry { counter, quota, cost, asked, decided, until, questions, questions_since };
+            let entry =
+                Entry { counter, quota, known_cost, asked, decided, until, questions, questions_since };
             shard.entries.insert(hash, entry);
             self.used.store(true, Ordering::Relaxed);
         }

@@ -96,7 +96,8 @@ impl<'a> RequestHead<'a> {
     pub fn host(&self) -> Option<&'a str> {
         match self.uri.authority() {
             Some(authority) => of_authority(authority.as_str()),
-            None => of_authority(self.headers.get(HOST)?.to_str().ok()?),
+            // HTTP/1 has removed white space around the field by now, HTTP/2 has not.
+            None => of_authority(self.headers.get(HOST)?.to_str().ok()?.trim_ascii()),
         }
     }
 

@@ -61,6 +61,9 @@ impl<R> RateLimitLayer<R> {
     }
 
     /// Writes `RateLimit` and `RateLimit-Policy`, for all rules, as in this revision of the IETF draft.
+    ///
+    /// Nested layers add to each other's lists. A handler's own fields in another form, such as the dictionary
+    /// of draft 7, are replaced, because both forms together are unreadable.
     pub fn ietf_headers(mut self, draft: IetfDraft) -> Self {
         self.gate.options.fields.ietf = Some(draft);
         self

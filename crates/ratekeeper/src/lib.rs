@@ -1,4 +1,19 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where to find what
+//!
+//! - [`RateLimitLayer`] is the layer. It sets which header fields are sent ([`RateLimitLayer::ietf_headers`]), what a
+//!   rejection looks like ([`RateLimitLayer::problem_details`], [`Rejection`]), and whether preflights count
+//!   ([`RateLimitLayer::charge_preflights`]).
+//! - [`Rule`] is one limit: its quota, its [`key`], its tiers ([`Rule::tier_by`]), what happens without a key
+//!   ([`MissingKey`]) or without the store ([`FailurePolicy`]), whether requests wait ([`Rule::hold_up_to`]), and what
+//!   they cost in the end ([`Rule::settle_by`]).
+//! - [`key`] has the keys, such as [`key::client_ip`]; [`key::PeerAddr`] is for servers other than axum's.
+//! - [`Limiter`] decides without HTTP. [`LimiterBuilder::max_waiting`] bounds how many requests wait, and
+//!   [`Limiter::close`] releases them.
+//! - [`Limits`] is for handlers: [`Limits::settle`], [`Limits::meter`]; [`MeterLayer`] is for services without one.
+//! - [`Store`] is where the counters are, and [`Decision`] its answer.
+//! - [`guide`] has the pages on metrics, events and hints.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -63,7 +63,7 @@ impl Subject {
     fn take(&mut self, cost: u32) -> Receipt {
         let outcome = self.charge(cost);
         assert!(outcome.is_admitted(), "{} {outcome:?}", self.quota);
-        Receipt::new(self.now, outcome.reset_after())
+        Receipt::new(self.now, outcome.reset_after()).delay(outcome.delay())
     }
 
     /// Charges one at a time until one is denied, and returns how many were not.

@@ -37,6 +37,8 @@ enum Kind {
     SecretDigest,
     /// The identity is unclear. It has no bytes.
     Unclear,
+    /// A part that the caller does not have. It has no bytes.
+    Missing,
 }
 
 impl Kind {
@@ -51,6 +53,7 @@ impl Kind {
             7 => Self::Digest,
             8 => Self::SecretDigest,
             9 => Self::Unclear,
+            10 => Self::Missing,
             _ => Self::Parts,
         }
     }
@@ -93,6 +96,11 @@ impl Key {
     /// All of them share one counter, which nobody else uses. It is a part like any other:
     /// `("a", Key::UNCLEAR)` is not `(Key::UNCLEAR, "a")`.
     pub const UNCLEAR: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Unclear };
+
+    /// A part that the caller does not have, beside parts that it has.
+    ///
+    /// It keeps the place of that part: `("a", Key::MISSING)` is neither `"a"` nor `(Key::MISSING, "a")`.
+    pub const MISSING: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Missing };
 
     /// A key that must stay secret, such as an API key or a token: only a digest of it is shown.
     #[must_use]

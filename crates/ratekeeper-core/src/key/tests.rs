@@ -28,6 +28,12 @@ fn different_parts_make_different_keys() {
         Key::from("a").and(Key::UNCLEAR),
         Key::UNCLEAR.and(Key::UNCLEAR),
         Key::from("?").and("a"),
+        Key::from("-"),
+        Key::MISSING,
+        Key::MISSING.and("a"),
+        Key::from("a").and(Key::MISSING),
+        Key::MISSING.and(Key::MISSING),
+        Key::from("-").and("a"),
         Key::from("#7"),
         Key::from("#-7"),
         Key::from("-7"),
@@ -55,7 +61,7 @@ fn different_parts_make_different_keys() {
 #[test]
 fn adding_no_parts_changes_nothing() {
     let texts = [Key::from(""), Key::from("a"), Key::from(("a", "b")), Key::secret("a")];
-    for key in [Key::GLOBAL, Key::UNCLEAR].into_iter().chain(texts) {
+    for key in [Key::GLOBAL, Key::UNCLEAR, Key::MISSING].into_iter().chain(texts) {
         assert_eq!(Key::GLOBAL.and(key), key);
         assert_eq!(key.and(Key::GLOBAL), key);
     }

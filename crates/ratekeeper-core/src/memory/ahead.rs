@@ -130,7 +130,7 @@ mod tests {
             if !table.has_room() {
                 table.resize();
             }
-            table.insert(Slot { tag, ..Slot::FREE });
+            table.insert(Slot::new(tag, Slot::FREE.packed, 0));
             known.push(tag);
             // Recorded now and then, and sometimes only in part.
             if i % 300 == 0 {
@@ -164,10 +164,10 @@ mod loom_tests {
                 if !table.has_room() {
                     table.resize();
                 }
-                table.insert(Slot { tag: tag.wrapping_mul(2 * i + 1), ..Slot::FREE });
+                table.insert(Slot::new(tag.wrapping_mul(2 * i + 1), Slot::FREE.packed, 0));
             }
             table.resize();
-            table.insert(Slot { tag, ..Slot::FREE });
+            table.insert(Slot::new(tag, Slot::FREE.packed, 0));
             table
         });
         let tables = std::sync::Arc::new(tables);

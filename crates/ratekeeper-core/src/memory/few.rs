@@ -3,7 +3,7 @@
 use super::MemoryStore;
 use super::lock::Guard;
 use super::shard::Shard;
-use super::slot::Packed;
+use super::slot::Slot;
 use crate::{Charge, Clock, Decision, Outcome};
 
 /// Makes the charges if all of them fit, each can be made by [`Shard::charge_known`], and each key is in its
@@ -33,7 +33,7 @@ pub(super) fn charge<const N: usize, C: Clock>(
     }
     let now = if read_again { store.time() } else { known };
     let mut told = [(charges[0].rule, Outcome::NOTHING); N];
-    let mut before = [Packed::NOTHING; N];
+    let mut before = [Slot::FREE.packed; N];
     for i in 0..N {
         let (shard, own) = (shards[i].as_deref_mut()?, order[i]);
         shard.is_at(now);

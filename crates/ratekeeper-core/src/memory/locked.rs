@@ -5,8 +5,8 @@ use smallvec::SmallVec;
 use super::MemoryStore;
 use super::lock::Guard;
 use super::shard::Shard;
-use crate::algorithm::peek_sum;
-use crate::{Charge, Clock, Decision, Timestamp};
+use crate::algorithm::peek_after;
+use crate::{Charge, Clock, Decision, Outcome, Timestamp};
 
 /// The shards that one request needs, locked in the order of their numbers, so that two requests never wait
 /// for each other.
@@ -43,29 +43,36 @@ impl<'a> Locked<'a> {
         self.shards.iter_mut().for_each(|shard| shard.is_at(now));
     }
 
-    /// The charges, each with the cost that has to fit: what this request charges the same key earlier counts
-    /// as well.
-    fn costs<'c>(
-        &self,
-        charges: &'c [Charge<'c>],
-    ) -> impl Iterator<Item = (u64, &Shard, &'c Charge<'c>, u64)> {
-        charges.iter().zip(&self.tags).enumerate().map(move |(i, (charge, (tag, at)))| {
-            let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| earlier == tag);
-            let cost = earlier.fold(charge.cost.into(), |sum, (_, earlier)| sum + u64::from(earlier.cost));
-            (*tag, &*self.shards[*at], charge, cost)
-        })
+    /// Whether an earlier charge of the request is on the same key.
+    fn is_repeated(&self, i: usize) -> bool {
+        self.tags[..i].iter().any(|(tag, _)| *tag == self.tags[i].0)
+    }
+
+    fn peek_one(&self, i: usize, charges: &[Charge<'_>], now: Timestamp) -> Outcome {
+        let (tag, at) = self.tags[i];
+        if !self.is_repeated(i) {
+            return self.shards[at].peek(tag, &charges[i], now);
+        }
+        let earlier = self.tags[..i].iter().zip(charges).filter(|((earlier, _), _)| *earlier == tag);
+        let counter = self.shards[at].counter(tag, charges[i].quota);
+        peek_after(&counter, earlier.map(|(_, charge)| charge), &charges[i], now)
     }
 
     pub(super) fn admit(&self, charges: &[Charge<'_>], now: Timestamp) -> bool {
-        self.costs(charges).all(|(tag, shard, charge, cost)| {
-            u32::try_from(cost).is_ok_and(|cost| shard.admits(tag, charge, cost, now))
+        charges.iter().enumerate().all(|(i, charge)| {
+            let (tag, at) = self.tags[i];
+            if self.is_repeated(i) {
+                self.peek_one(i, charges, now).is_admitted()
+            } else {
+                self.shards[at].admits(tag, charge, now)
+            }
         })
     }
 
     pub(super) fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         let mut decision = Decision::new(now);
-        for (tag, shard, charge, cost) in self.costs(charges) {
-            decision.push(charge.rule, peek_sum(cost, |cost| shard.peek(tag, charge, cost, now)));
+        for (i, charge) in charges.iter().enumerate() {
+            decision.push(charge.rule, self.peek_one(i, charges, now));
         }
         decision
     }
@@ -86,9 +93,9 @@ impl<'a> Locked<'a> {
 
     /// Charges nothing; but what was announced holds only if it is remembered, see [`Shard::settle`].
     #[cold]
-    pub(super) fn settle(&mut self, charges: &[Charge<'_>], now: Timestamp) {
-        for ((tag, at), charge) in self.tags.iter().zip(charges) {
-            self.shards[*at].settle(*tag, charge.quota, now);
+    pub(super) fn settle(&mut self, charges: &[Charge<'_>], denied: &Decision, now: Timestamp) {
+        for (((tag, at), charge), (_, outcome)) in self.tags.iter().zip(charges).zip(denied.outcomes()) {
+            self.shards[*at].settle(*tag, charge.quota, !outcome.is_admitted(), now);
         }
     }
 }

@@ -47,8 +47,7 @@ use crate::{
 /// - A sliding log takes some 100 bytes more, and up to 48 for each admission that it remembers.
 /// - Each different quota takes some 300 bytes in each shard that holds keys counted under it. There are up
 ///   to 256 shards.
-/// - A key that is asked under several quotas at once, or whose bucket was charged before the clock was set
-///   back, takes some 330 bytes more for as long as that lasts.
+/// - A key whose quota has changed takes some 400 bytes more, until its budget is full again.
 ///
 /// Clones share the same store.
 ///
@@ -169,7 +168,7 @@ impl<C: Clock> MemoryStore<C> {
             locked.charge(charges, now)
         } else {
             let decision = locked.peek(charges, now);
-            locked.settle(charges, now);
+            locked.settle(charges, &decision, now);
             decision
         };
         drop(locked);

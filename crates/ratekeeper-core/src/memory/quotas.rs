@@ -1,4 +1,4 @@
-//! The quotas that a shard's keys were counted under, each stored once.
+//! The quotas that a shard's keys were counted under, each stored once. Quotas that count alike are one.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub(super) struct Quotas {
     // A free entry has no slots. (This is not a slab, which would check on each access that the entry is not
     // free.)
     entries: Vec<Entry>,
-    numbers: HashMap<Quota, u32>,
+    numbers: HashMap<[u64; 2], u32>,
     free: Vec<u32>,
 }
 
@@ -29,7 +29,7 @@ impl Quotas {
     /// The number of a quota, for one more slot that refers to it.
     pub(super) fn acquire(&mut self, quota: &Quota) -> u32 {
         let Self { entries, numbers, free } = self;
-        let number = *numbers.entry(*quota).or_insert_with(|| {
+        let number = *numbers.entry(*quota.identity()).or_insert_with(|| {
             let entry = Entry { quota: *quota, slots: 0 };
             match free.pop() {
                 Some(number) => {
@@ -51,13 +51,15 @@ impl Quotas {
         self.entries[number as usize].slots += 1;
     }
 
-    /// One slot fewer refers to a quota.
-    pub(super) fn release(&mut self, number: u32) {
+    /// One slot fewer refers to a quota. Returns whether it was the last one.
+    pub(super) fn release(&mut self, number: u32) -> bool {
         let entry = &mut self.entries[number as usize];
         entry.slots -= 1;
         if entry.slots == 0 {
-            self.numbers.remove(&entry.quota);
+            self.numbers.remove(entry.quota.identity());
             self.free.push(number);
+            return true;
         }
+        false
     }
 }

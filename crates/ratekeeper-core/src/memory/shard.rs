@@ -3,7 +3,6 @@
 mod latest;
 mod recent;
 mod room;
-mod with_state;
 
 use std::sync::Arc;
 
@@ -11,16 +10,15 @@ use slab::Slab;
 
 use self::latest::Latest;
 use self::recent::Recent;
-use self::with_state::with_state;
 use super::MAX_SHARDS;
 use super::ahead::Whereabouts;
 use super::quotas::Quotas;
 use super::slot::{Pack, Packed, Slot};
 use super::table::{Home, Table};
-use crate::algorithm::counter::State;
-use crate::algorithm::{
-    Basis, Counter, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
-};
+use crate::algorithm::gcra::Bucket;
+use crate::algorithm::log::Log;
+use crate::algorithm::window::{FixedWindow, SlidingWindow};
+use crate::algorithm::{Ask, Count, Counted, Counter, State};
 use crate::{Algorithm, Charge, Debit, Outcome, Quota, Refund, Timestamp};
 
 /// The hashes that the same request charges, each with the index of its shard.
@@ -41,9 +39,10 @@ pub(super) struct Shard {
 struct Rest {
     recent: Recent,
     quotas: Quotas,
-    logs: Slab<sliding_log::State>,
-    /// The counters of keys that are asked under two quotas at once.
-    of_two: Slab<Counter>,
+    logs: Slab<Log>,
+    /// The counters that do not fit into a slot: those with a previous state, and those of sliding windows
+    /// with very large counts.
+    spilled: Slab<Counter>,
     max_keys: usize,
     evicted: u64,
     expired: u64,
@@ -53,31 +52,65 @@ struct Rest {
     whereabouts: (Arc<[Whereabouts; MAX_SHARDS]>, usize),
 }
 
-/// Whether a key's bucket is full only later than the quota that it was counted under takes at most.
-#[inline]
-fn is_beyond(slot: &Slot, quota: &Quota, now: Timestamp) -> bool {
-    let is_bucket = matches!(quota.algorithm(), Algorithm::TokenBucket | Algorithm::LeakyBucket);
-    is_bucket && <token_bucket::State as Pack>::unpack(slot.packed, quota, now).0.is_beyond(quota, now)
-}
-
 impl Rest {
-    /// Whether a key was counted under exactly this quota, and no other.
+    /// Whether a key was counted under this quota, and no other.
     #[inline]
     fn is_under(&self, slot: &Slot, quota: &Quota) -> bool {
-        !slot.is_of_two() && self.quotas.get(slot.quota) == quota
+        !slot.is_spilled() && self.quotas.get(slot.quota()).counts_like(quota)
+    }
+
+    /// Reads the state of a key that is not spilled, and its quota.
+    fn read<R>(&self, slot: &Slot, read: impl FnOnce(&dyn Count, &Quota) -> R) -> R {
+        let quota = self.quotas.get(slot.quota());
+        match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => read(&Bucket::unpack(slot.packed), quota),
+            Algorithm::FixedWindow => read(&FixedWindow::unpack(slot.packed), quota),
+            Algorithm::SlidingWindow => read(&SlidingWindow::unpack(slot.packed), quota),
+            Algorithm::SlidingLog => read(&self.logs[slot.packed.narrow as usize], quota),
+        }
+    }
+
+    /// The counter of a slot. What is not in the slot is taken out of its place.
+    fn take(&mut self, slot: &Slot) -> Counter {
+        let at = slot.packed.narrow as usize;
+        if slot.is_spilled() {
+            return self.spilled.remove(at);
+        }
+        let quota = *self.quotas.get(slot.quota());
+        if quota.algorithm() == Algorithm::SlidingLog {
+            let state = State::Log(self.logs.remove(at));
+            return Counter { current: Counted { quota, state }, previous: None };
+        }
+        self.counter(slot)
+    }
+
+    /// A copy of the counter of a slot.
+    fn counter(&self, slot: &Slot) -> Counter {
+        let at = slot.packed.narrow as usize;
+        if slot.is_spilled() {
+            return self.spilled[at].clone();
+        }
+        let quota = *self.quotas.get(slot.quota());
+        let state = match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => State::Bucket(Pack::unpack(slot.packed)),
+            Algorithm::FixedWindow => State::FixedWindow(Pack::unpack(slot.packed)),
+            Algorithm::SlidingWindow => State::SlidingWindow(Pack::unpack(slot.packed)),
+            Algorithm::SlidingLog => State::Log(self.logs[at].clone()),
+        };
+        Counter { current: Counted { quota, state }, previous: None }
     }
 }
 
 impl Shard {
     /// The shard of this number, which is its index in the whereabouts of all shards.
     pub(super) fn new(number: usize, max_keys: usize, whereabouts: &Arc<[Whereabouts; MAX_SHARDS]>) -> Self {
-        let (quotas, logs, of_two) = (Quotas::default(), Slab::new(), Slab::new());
+        let (quotas, logs, spilled) = (Quotas::default(), Slab::new(), Slab::new());
         let whereabouts = (Arc::clone(whereabouts), number);
         let rest = Rest {
             recent: Recent::NONE,
             quotas,
             logs,
-            of_two,
+            spilled,
             max_keys,
             evicted: 0,
             expired: 0,
@@ -169,18 +202,18 @@ impl Shard {
     #[inline(never)]
     fn charge_less_recent(&mut self, at: usize, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
         let (slot, quota) = (self.table.slot(at), charge.quota);
-        if quota.algorithm() == Algorithm::SlidingLog || !self.rest.is_under(slot, quota) {
+        // Their states may not be in the slot.
+        let elsewhere = matches!(quota.algorithm(), Algorithm::SlidingLog | Algorithm::SlidingWindow);
+        if elsewhere || !self.rest.is_under(slot, quota) {
             return None;
         }
-        self.rest.recent.turn_to(quota, slot.quota);
-        let mut packed = slot.packed;
-        let outcome = with_state!(mut packed, quota, now, self.rest.logs, |module, state| {
-            module::charge(state, quota, charge.cost, now)
-        });
+        self.rest.recent.turn_to(quota, slot.quota());
+        let before = *slot;
+        let outcome = self.update(at, |state, quota| state.charge(quota, Ask::of(charge), now));
         if !outcome.is_admitted() {
+            *self.table.slot(at) = before;
             return None;
         }
-        slot.packed = packed;
         Some(outcome)
     }
 
@@ -205,48 +238,38 @@ impl Shard {
             return self.charge_new(tag, charge, own, now);
         };
         let slot = self.table.slot(at);
-        if !self.rest.is_under(slot, quota) || is_beyond(slot, quota, now) {
-            return self.charge_changed(tag, at, charge, now);
-        }
-        self.rest.recent.turn_to(quota, slot.quota);
-        with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
-            module::charge(state, quota, charge.cost, now)
-        })
+        let outcome = if self.rest.is_under(slot, quota) {
+            self.rest.recent.turn_to(quota, slot.quota());
+            self.update(at, |state, quota| state.charge(quota, Ask::of(charge), now))
+        } else {
+            self.change(at, |counter| counter.charge(quota, Ask::of(charge), now))
+        };
+        self.table.slot(at).set_denied(!outcome.is_admitted());
+        outcome
     }
 
-    /// Whether a charge of `cost` fits. (For a request that charges a key twice, `cost` is the sum.)
+    /// Whether a charge fits.
     #[inline]
-    pub(super) fn admits(&self, tag: u64, charge: &Charge<'_>, cost: u32, now: Timestamp) -> bool {
+    pub(super) fn admits(&self, tag: u64, charge: &Charge<'_>, now: Timestamp) -> bool {
         let slot = self.table.find(tag).map(|at| self.table.slots()[at]);
-        slot.is_ok_and(|mut copy| self.rest.recent.charge(&mut copy, &charge.cost(cost), now).is_some())
-            || self.peek(tag, charge, cost, now).is_admitted()
-    }
-
-    /// Charges a key that was counted under another quota, is under two, or [is beyond](is_beyond) its quota.
-    #[cold]
-    fn charge_changed(&mut self, tag: u64, at: usize, charge: &Charge<'_>, now: Timestamp) -> Outcome {
-        if charge.quota.max() == 0 {
-            // The quota is invalid and admits nothing, so the count is kept.
-            return self.peek(tag, charge, charge.cost, now);
-        }
-        self.change(at, charge.quota, now, |counter| counter.charge(charge.quota, charge.cost, now))
+        slot.is_ok_and(|mut copy| self.rest.recent.charge(&mut copy, charge, now).is_some())
+            || self.peek(tag, charge, now).is_admitted()
     }
 
     #[cold]
     fn charge_new(&mut self, tag: u64, charge: &Charge<'_>, own: Own<'_>, now: Timestamp) -> Outcome {
         let mut counter = Counter::new(charge.quota);
-        let outcome = counter.charge(charge.quota, charge.cost, now);
+        let outcome = counter.charge(charge.quota, Ask::of(charge), now);
         if outcome.is_admitted() && charge.cost > 0 {
-            self.insert(tag, counter, charge.quota, own, now);
+            self.insert(tag, counter, own, now);
         }
         outcome
     }
 
-    fn insert(&mut self, tag: u64, counter: Counter, quota: &Quota, own: Own<'_>, now: Timestamp) {
+    fn insert(&mut self, tag: u64, counter: Counter, own: Own<'_>, now: Timestamp) {
         self.make_room(tag, own, now);
-        let packed = self.pack(counter.state);
-        let quota = self.acquire(quota);
-        self.table.insert(Slot { tag, packed, quota });
+        let slot = self.store(tag, counter);
+        self.table.insert(slot);
         self.tell_whereabouts();
     }
 
@@ -256,57 +279,43 @@ impl Shard {
         all[*number].tell(&self.table);
     }
 
-    /// What a charge of `cost` would answer.
-    pub(super) fn peek(&self, tag: u64, charge: &Charge<'_>, cost: u32, now: Timestamp) -> Outcome {
-        match self.table.find(tag) {
-            Ok(at) => {
-                let slot = &self.table.slots()[at];
-                let quota = charge.quota;
-                if !self.rest.is_under(slot, quota) {
-                    return self.counter(slot, now).peek(quota, cost, now);
-                }
-                with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
-                    module::peek(state, quota, cost, now)
-                })
-            }
-            Err(_) => Counter::new(charge.quota).peek(charge.quota, cost, now),
+    /// What a charge would answer.
+    pub(super) fn peek(&self, tag: u64, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let (quota, ask) = (charge.quota, Ask::of(charge));
+        let Ok(at) = self.table.find(tag) else { return Counter::new(quota).peek(quota, ask, now) };
+        let slot = &self.table.slots()[at];
+        if self.rest.is_under(slot, quota) {
+            self.rest.read(slot, |state, quota| state.peek(quota, ask, now))
+        } else {
+            self.rest.counter(slot).peek(quota, ask, now)
         }
+    }
+
+    /// A copy of a key's counter; a new one if the key is not known.
+    pub(super) fn counter(&self, tag: u64, quota: &Quota) -> Counter {
+        let slot = self.table.find(tag).map(|at| &self.table.slots()[at]);
+        slot.map_or_else(|_| Counter::new(quota), |slot| self.rest.counter(slot))
     }
 
     /// Brings a key that is not charged to the quota and the time of the request, as a denied charge on that
-    /// key alone would. So a changed quota, or a clock that was set back, counts from the first answer.
-    /// Otherwise the key would be converted again for each answer, and locked for as long as the old state
-    /// says.
-    pub(super) fn settle(&mut self, tag: u64, quota: &Quota, now: Timestamp) {
+    /// key alone would; `denied` if the key is what denied it. So a changed quota, or a clock that was set
+    /// back, counts from the first answer. Otherwise the key would be converted again for each answer, and
+    /// locked for as long as the old state says.
+    pub(super) fn settle(&mut self, tag: u64, quota: &Quota, denied: bool, now: Timestamp) {
         let Ok(at) = self.table.find(tag) else { return };
-        if quota.max() == 0 {
-            return;
+        if self.rest.is_under(self.table.slot(at), quota) {
+            self.update(at, |state, quota| state.settle(quota, now));
+        } else {
+            self.change(at, |counter| counter.settle(quota, now));
         }
-        let slot = self.table.slot(at);
-        if !self.rest.is_under(slot, quota) || is_beyond(slot, quota, now) {
-            return self.change(at, quota, now, |counter| counter.settle(quota, now));
+        if denied {
+            self.table.slot(at).set_denied(true);
         }
-        with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
-            module::State::settle(state, quota, now);
-        });
     }
 
     pub(super) fn refund(&mut self, tag: u64, refund: &Refund<'_>, now: Timestamp) {
-        if let Ok(at) = self.table.find(tag) {
-            let slot = self.table.slot(at);
-            if slot.is_of_two() {
-                let asked = self.rest.of_two[slot.packed.narrow as usize].asked_last();
-                let Some(asked) = asked else { return };
-                // The key may no longer be under two quotas.
-                return self.change(at, &asked, now, |counter| {
-                    counter.refund(refund.cost, refund.receipt, now);
-                });
-            }
-            let quota = self.rest.quotas.get(slot.quota);
-            with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
-                module::refund(state, quota, refund.cost, refund.receipt, now);
-            });
-        }
+        let Ok(at) = self.table.find(tag) else { return };
+        self.change(at, |counter| counter.refund(refund.cost, refund.receipt, now));
     }
 
     /// Takes what is owed, whether or not it fits.
@@ -318,15 +327,9 @@ impl Shard {
         let Ok(at) = self.table.find(tag) else {
             let mut counter = Counter::new(quota);
             counter.debit(quota, cost, receipt, now);
-            return self.insert(tag, counter, quota, &[], now);
+            return self.insert(tag, counter, &[], now);
         };
-        let slot = self.table.slot(at);
-        if !self.rest.is_under(slot, quota) || is_beyond(slot, quota, now) {
-            return self.change(at, quota, now, |counter| counter.debit(quota, cost, receipt, now));
-        }
-        with_state!(mut slot.packed, quota, now, self.rest.logs, |module, state| {
-            module::debit(state, quota, cost, receipt, now);
-        });
+        self.change(at, |counter| counter.debit(quota, cost, receipt, now));
     }
 
     pub(super) fn reset(&mut self, tag: u64) {
@@ -335,57 +338,67 @@ impl Shard {
         }
     }
 
-    /// Applies `what` under a quota to a key that was counted under another, is under two, or
-    /// [is beyond](is_beyond) its quota. Afterwards the key is under one quota or under two.
-    #[cold]
-    fn change<R>(
-        &mut self,
-        at: usize,
-        quota: &Quota,
-        now: Timestamp,
-        what: impl FnOnce(&mut Counter) -> R,
-    ) -> R {
-        let slot = self.table.slots()[at];
-        let mut counter = if slot.is_of_two() {
-            self.rest.of_two.remove(slot.packed.narrow as usize)
-        } else {
-            let counter = self.counter(&slot, now);
-            self.release(&slot);
-            counter
+    /// Changes the state of a key that is not spilled.
+    fn update<R>(&mut self, at: usize, update: impl FnOnce(&mut dyn Count, &Quota) -> R) -> R {
+        let (slot, rest) = (self.table.slot(at), &mut *self.rest);
+        let quota = rest.quotas.get(slot.quota());
+        let (result, packed) = match quota.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                let mut state = Bucket::unpack(slot.packed);
+                (update(&mut state, quota), state.pack())
+            }
+            Algorithm::FixedWindow => {
+                let mut state = FixedWindow::unpack(slot.packed);
+                (update(&mut state, quota), state.pack())
+            }
+            Algorithm::SlidingWindow => {
+                let mut state = SlidingWindow::unpack(slot.packed);
+                let result = update(&mut state, quota);
+                if state.pack().is_none() {
+                    self.change(at, |counter| counter.current.state = State::SlidingWindow(state));
+                    return result;
+                }
+                (result, state.pack())
+            }
+            Algorithm::SlidingLog => {
+                (update(&mut rest.logs[slot.packed.narrow as usize], quota), Some(slot.packed))
+            }
         };
-        let result = what(&mut counter);
-        *self.table.slot(at) = if counter.is_of_two() {
-            Slot::of_two(slot.tag, self.rest.of_two.insert(counter) as u32)
-        } else {
-            let packed = self.pack(counter.state);
-            Slot { tag: slot.tag, packed, quota: self.acquire(quota) }
-        };
+        if let Some(packed) = packed {
+            slot.packed = packed;
+        }
         result
     }
 
-    fn pack(&mut self, state: State) -> Packed {
-        match state {
-            State::TokenBucket(state) => state.pack(),
-            State::FixedWindow(state) => state.pack(),
-            State::SlidingWindow(state) => state.pack(),
-            State::LeakyBucket(state) => state.pack(),
-            State::SlidingLog(log) => Packed { wide: 0, narrow: self.rest.logs.insert(log) as u32 },
-        }
+    /// Changes the counter of a key.
+    #[cold]
+    fn change<R>(&mut self, at: usize, change: impl FnOnce(&mut Counter) -> R) -> R {
+        let slot = self.table.slots()[at];
+        let mut counter = self.rest.take(&slot);
+        let result = change(&mut counter);
+        // The number of a quota that stays is acquired again before it is released.
+        let mut stored = self.store(slot.tag, counter);
+        stored.set_denied(slot.was_denied());
+        self.release(&slot);
+        *self.table.slot(at) = stored;
+        result
     }
 
-    fn counter(&self, slot: &Slot, now: Timestamp) -> Counter {
-        if slot.is_of_two() {
-            return self.rest.of_two[slot.packed.narrow as usize].clone();
-        }
-        let quota = self.rest.quotas.get(slot.quota);
-        let state = match quota.algorithm() {
-            Algorithm::TokenBucket => State::TokenBucket(Pack::unpack(slot.packed, quota, now)),
-            Algorithm::FixedWindow => State::FixedWindow(Pack::unpack(slot.packed, quota, now)),
-            Algorithm::SlidingWindow => State::SlidingWindow(Pack::unpack(slot.packed, quota, now)),
-            Algorithm::LeakyBucket => State::LeakyBucket(Pack::unpack(slot.packed, quota, now)),
-            Algorithm::SlidingLog => State::SlidingLog(self.rest.logs[slot.packed.narrow as usize].clone()),
+    /// The slot for a counter.
+    fn store(&mut self, tag: u64, mut counter: Counter) -> Slot {
+        let packed = match (&mut counter.current.state, &counter.previous) {
+            (_, Some(_)) => None,
+            (State::Bucket(bucket), None) => bucket.pack(),
+            (State::FixedWindow(window), None) => window.pack(),
+            (State::SlidingWindow(window), None) => window.pack(),
+            (State::Log(log), None) => {
+                Some(Packed { wide: 0, narrow: self.rest.logs.insert(std::mem::take(log)) as u32 })
+            }
         };
-        Counter::of(Basis::of(quota), state)
+        match packed {
+            Some(packed) => Slot::new(tag, packed, self.acquire(&counter.current.quota)),
+            None => Slot::spilled(tag, self.rest.spilled.insert(counter) as u32),
+        }
     }
 
     /// The number of a quota, for one more slot.
@@ -399,22 +412,17 @@ impl Shard {
         self.rest.recent.number
     }
 
-    /// Releases what a slot refers to.
+    /// Releases the quota that a slot refers to.
     fn release(&mut self, slot: &Slot) {
-        if slot.is_of_two() {
-            self.rest.of_two.remove(slot.packed.narrow as usize);
-            return;
+        // A number that is free may be given to another quota.
+        if !slot.is_spilled() && self.rest.quotas.release(slot.quota()) {
+            self.rest.recent = Recent::NONE;
         }
-        if self.rest.quotas.get(slot.quota).algorithm() == Algorithm::SlidingLog {
-            self.rest.logs.remove(slot.packed.narrow as usize);
-        }
-        self.rest.quotas.release(slot.quota);
-        // The number may be given to another quota.
-        self.rest.recent = Recent::NONE;
     }
 
     fn remove(&mut self, at: usize) {
         let slot = self.table.remove(at);
+        self.rest.take(&slot);
         self.release(&slot);
     }
 }

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     fn slot(tag: u64) -> Slot {
-        Slot { tag, ..Slot::FREE }
+        Slot::new(tag, Slot::FREE.packed, 0)
     }
 
     fn check(table: &Table, model: &BTreeSet<u64>) {

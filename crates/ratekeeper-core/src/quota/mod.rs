@@ -57,6 +57,18 @@ pub(crate) struct Span {
 /// # Ok::<(), ratekeeper_core::quota::ParseQuotaError>(())
 /// ```
 ///
+/// # Text
+///
+/// ```text
+/// quota  = limit ("/" | " per ") period [" " algorithm] [(" burst " | " capacity ") number]
+/// period = [number] unit
+/// ```
+///
+/// Algorithms are `token-bucket`, `fixed-window`, `sliding-window`, `sliding-log` and `leaky-bucket`; units are
+/// [`Quota::units`]. Where there is a space there may be several, and also around the text, around `/` and
+/// before the unit. Other white space is an error. A quota prints the way it was written, and an invalid one
+/// as a text that is not accepted.
+///
 /// # Invalid numbers
 ///
 /// A quota of zero, a burst on a window and the like do not panic, because quotas may be computed while a
@@ -75,7 +87,8 @@ pub struct Quota {
 
     // The fields below are derived from those above, once, so that a decision needs as few divisions as
     // possible.
-    /// Everything above except the spelling: quotas with the same identity are equal.
+    /// Everything that a count depends on: how much the quota holds, the algorithm, and the rate in lowest
+    /// terms for buckets or the period for the others.
     identity: [u64; 2],
     // The rate in lowest terms: `rate_units` per `rate_micros`.
     rate_units: u32,
@@ -230,7 +243,14 @@ impl Quota {
             limit,
             capacity,
             period,
-            identity: [(limit as u64) << 32 | capacity as u64, period.get() << 3 | algorithm as u64],
+            identity: match algorithm {
+                Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                    [(rate_units as u64) << 32 | capacity as u64, rate_micros.get() << 3 | algorithm as u64]
+                }
+                Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
+                    [capacity as u64, period.get() << 3 | algorithm as u64]
+                }
+            },
             rate_units,
             rate_micros,
             unit,
@@ -316,8 +336,12 @@ impl Quota {
     /// those take longer.
     #[must_use]
     pub fn time_of_debit(&self, cost: u32) -> (u64, u32) {
-        let Span { micros, parts } = self.span_of_debit(cost);
+        let Span { micros, parts } = self.span_of_any(cost).min(self.longest_debt());
         (micros, parts)
+    }
+
+    const fn meaning(&self) -> (Algorithm, u32, u32, NonZeroU64) {
+        (self.algorithm, self.limit, self.capacity, self.period)
     }
 
     #[inline]
@@ -325,8 +349,17 @@ impl Quota {
         &self.identity
     }
 
-    pub(crate) const fn period_nonzero(&self) -> NonZeroU64 {
-        self.period
+    /// Whether a count under one of the quotas is a count under the other: the algorithm, the rate (for
+    /// windows and logs the period) and what they hold are the same.
+    #[inline]
+    pub(crate) fn counts_like(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+
+    /// Whether the quotas differ at most in what they hold.
+    pub(crate) const fn has_rate_of(&self, other: &Self) -> bool {
+        let ([a, b], [c, d]) = (self.identity, other.identity);
+        a >> 32 == c >> 32 && b == d
     }
 
     pub(crate) const fn period_micros(&self) -> u64 {
@@ -361,21 +394,28 @@ impl Quota {
         Span { micros: cost as u64 * self.unit.micros + parts / units, parts: (parts % units) as u32 }
     }
 
-    /// How long `cost` units take to come back, whether or not they fit; at most the longest debt.
-    pub(crate) fn span_of_debit(&self, cost: u32) -> Span {
+    /// How long `cost` units take to come back, whether or not they fit.
+    pub(crate) fn span_of_any(&self, cost: u32) -> Span {
         let parts = u128::from(cost) * u128::from(self.rate_micros.get());
         let units = u128::from(self.rate_units);
-        let micros = u64::try_from(parts / units).unwrap_or(u64::MAX);
-        Span { micros, parts: (parts % units) as u32 }.min(self.longest_debt())
+        // Cut to a length to which others can be added.
+        let micros = (parts / units).min(u128::from(2 * MAX_FILL)) as u64;
+        Span { micros, parts: (parts % units) as u32 }
     }
 
-    /// How long a budget that owes takes at most to be full. It owes no more than it holds, so nobody is
-    /// locked out for longer than two full refills.
+    /// How long a budget that owes takes at most to be full. It owes no more than it holds, so no key is
+    /// locked for longer than two full refills.
     pub(crate) fn longest_debt(&self) -> Span {
         let parts = 2 * u64::from(self.fill.parts);
         let units = u64::from(self.rate_units);
         let twice = Span { micros: 2 * self.fill.micros + parts / units, parts: (parts % units) as u32 };
         twice.min(Span { micros: MAX_FILL, parts: 0 }).max(self.fill)
+    }
+
+    /// How long a budget that owes, or from which tokens are reserved, takes at most to be full.
+    pub(crate) fn longest_wait(&self) -> Span {
+        let reserved = self.fill.micros + crate::Charge::MAX_WAIT.as_micros() as u64;
+        self.longest_debt().max(Span { micros: reserved, parts: self.fill.parts })
     }
 }
 
@@ -412,7 +452,7 @@ impl PartialEq for Quota {
     /// Quotas are equal if they mean the same, however they were written.
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.identity == other.identity
+        self.meaning() == other.meaning()
     }
 }
 
@@ -420,7 +460,7 @@ impl Eq for Quota {}
 
 impl Hash for Quota {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.identity.hash(state);
+        self.meaning().hash(state);
     }
 }
 

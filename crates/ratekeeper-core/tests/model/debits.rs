@@ -1,7 +1,7 @@
 //! Debits and debts, for all algorithms.
 
 use proptest::prelude::*;
-use ratekeeper_core::{Algorithm, Quota, Receipt, Timestamp};
+use ratekeeper_core::{Algorithm, Charge, Quota, Receipt, Timestamp};
 
 use crate::support::{MICRO, Step, Subject, cases, small_quota, steps};
 
@@ -82,7 +82,7 @@ proptest! {
         let reserved = subject.remaining();
         let outcome = subject.charge(reserved);
         prop_assert!(outcome.is_admitted());
-        let receipt = Receipt::new(Timestamp::from_micros(subject.now), outcome.reset_after());
+        let receipt = Receipt::new(Timestamp::from_micros(subject.now), outcome.reset_after()).delay(outcome.delay());
         let (mut back, mut debits) = (0, 0);
         let settlements: Vec<_> = settlements.into_iter().filter(|(is_debit, cost)| {
             let sum = if *is_debit { &mut debits } else { &mut back };
@@ -106,7 +106,7 @@ proptest! {
     }
 
     /// Whatever the clock and the quota do, the budget never exceeds the quota, and is never locked for
-    /// longer than two full refills.
+    /// longer than two full refills or the longest reservation.
     #[test]
     fn no_debt_locks_for_ever(quota in small_quota(), new in small_quota(), deeds in deeds(20), back in 0_u64..1 << 44) {
         let mut subject = with_deeds(quota, &deeds);
@@ -114,12 +114,12 @@ proptest! {
         prop_assert!(subject.remaining() <= quota.max());
         let mut changed = subject.clone();
         changed.quota = new;
-        prop_assert!(subject.time_locked(quota.max()) <= longest_lock(&quota));
-        let longest = if quota.algorithm() == new.algorithm() && quota.rate() == new.rate() {
-            longest_lock(&new)
-        } else {
-            new.full_refill()
-        };
+        // What a bucket owes could be a reservation.
+        let longest = longest_lock(&quota).max(quota.full_refill() + Charge::MAX_WAIT);
+        prop_assert!(subject.time_locked(quota.max()) <= longest);
+        // A quota that counts the same keeps all of it, any other what it holds.
+        let same = quota.algorithm() == new.algorithm() && quota.rate() == new.rate() && quota.max() == new.max();
+        let longest = if same { longest } else { new.full_refill() };
         prop_assert!(changed.time_locked(new.max()) <= longest);
     }
 

@@ -116,6 +116,25 @@ fn denied_callers_survive_a_flood_of_half_used_ones_although_time_has_passed() {
     }
 }
 
+/// Nor is a caller that keeps being denied pushed out by silent keys that are used up and expire later, even
+/// if each request adds four of them.
+#[test]
+fn a_caller_that_keeps_being_denied_outlives_silent_ones_that_are_used_up() {
+    for quota in [1, 2, 3].map(Quota::per_hour).into_iter().chain(each(1)) {
+        let (store, _) = store(1_000);
+        let banned = [Charge::new(rule("limit"), "banned", &quota)];
+        assert!(store.decide(&[banned[0].cost(quota.max())]).is_admitted());
+        let lasting = Quota::per_day(1);
+        for i in 0..2_000_u64 {
+            assert!(!store.decide(&banned).is_admitted(), "{quota}: free after {i} requests");
+            let keys = [0, 1, 2, 3].map(|key| Key::from((i, key)));
+            let charges = keys.each_ref().map(|key| Charge::new(rule("flood"), key, &lasting));
+            assert!(store.decide(&charges).is_admitted());
+        }
+        assert!(store.evicted() > 6_000, "{quota}");
+    }
+}
+
 /// Also if the caller was under two quotas, and the refund comes after one of them was forgotten.
 #[test]
 fn an_exhausted_caller_of_two_quotas_survives_a_refund() {

@@ -14,6 +14,7 @@ enum Part {
     Number(u64),
     Address(IpAddr),
     Unclear,
+    Missing,
 }
 
 impl Part {
@@ -24,6 +25,7 @@ impl Part {
             Self::Number(number) => Key::from(*number),
             Self::Address(address) => Key::from(*address),
             Self::Unclear => Key::UNCLEAR,
+            Self::Missing => Key::MISSING,
         }
     }
 
@@ -44,7 +46,7 @@ fn part() -> impl Strategy<Value = Part> {
             proptest::collection::vec(byte.clone(), 0..4),
             proptest::collection::vec(byte.clone(), 14..18),
             proptest::collection::vec(Just(b'a'), 50..60),
-            "#[0-9]|secret:a|sha256:b|1\\.2\\.3\\.[45]|::[12]|\\*|\\?|\"a\"".prop_map(String::into_bytes),
+            "#[0-9]|secret:a|sha256:b|1\\.2\\.3\\.[45]|::[12]|\\*|\\?|-|\"a\"".prop_map(String::into_bytes),
         ]
     };
     let number = proptest::sample::select(&[0_u64, 1, 7, 1 << 32, u64::MAX][..]);
@@ -55,6 +57,7 @@ fn part() -> impl Strategy<Value = Part> {
         1 => number.prop_map(Part::Number),
         1 => address.prop_map(|text| Part::Address(text.parse().expect("it is an address"))),
         1 => Just(Part::Unclear),
+        1 => Just(Part::Missing),
     ]
 }
 

@@ -22,7 +22,7 @@ proptest! {
         for step in steps {
             subject.now += step.pause(&quota);
             let outcome = subject.charge(step.cost(&quota));
-            receipts.push(Receipt::new(Timestamp::from_micros(subject.now), outcome.reset_after()));
+            receipts.push(Receipt::new(Timestamp::from_micros(subject.now), outcome.reset_after()).delay(outcome.delay()));
         }
         for (cost, receipt) in refunds {
             let before = subject.remaining();
@@ -42,7 +42,7 @@ proptest! {
         let untouched = subject.clone();
         let outcome = subject.charge(cost);
         if outcome.is_admitted() {
-            subject.refund(cost, Some(Receipt::new(Timestamp::from_micros(subject.now), outcome.reset_after())));
+            subject.refund(cost, Some(Receipt::new(Timestamp::from_micros(subject.now), outcome.reset_after()).delay(outcome.delay())));
         }
         for share in [0, 1, 7, 64] {
             let wait = quota.full_refill() * share / 64;
@@ -73,7 +73,7 @@ proptest! {
             let outcome = subject.charge(1);
             if outcome.is_admitted() {
                 departures.push(now + outcome.delay().as_micros());
-                last = Some(Receipt::new(Timestamp::from_micros(subject.now), outcome.reset_after()));
+                last = Some(Receipt::new(Timestamp::from_micros(subject.now), outcome.reset_after()).delay(outcome.delay()));
             }
         }
         for pair in departures.windows(2) {

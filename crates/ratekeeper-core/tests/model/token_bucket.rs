@@ -1,7 +1,7 @@
 //! The token bucket, against a bucket whose level is a fraction over the period.
 
 use proptest::prelude::*;
-use ratekeeper_core::algorithm::token_bucket;
+use ratekeeper_core::algorithm::Counter;
 use ratekeeper_core::{Quota, Retry, Timestamp};
 
 use crate::support::{START, Step, cases, rate, steps};
@@ -52,12 +52,12 @@ fn bucket() -> impl Strategy<Value = Quota> {
 
 /// Plays a history, and returns when and how much was admitted.
 fn admissions(quota: &Quota, steps: &[Step]) -> Vec<(u64, u32)> {
-    let (mut state, mut now) = (token_bucket::State::default(), START);
+    let (mut state, mut now) = (Counter::new(quota), START);
     let mut admitted = Vec::new();
     for step in steps {
         now += step.pause(quota);
         let cost = step.cost(quota);
-        if token_bucket::charge(&mut state, quota, cost, Timestamp::from_micros(now)).is_admitted() {
+        if state.charge(quota, cost, Timestamp::from_micros(now)).is_admitted() {
             admitted.push((now, cost));
         }
     }
@@ -69,12 +69,12 @@ proptest! {
 
     #[test]
     fn every_answer_is_that_of_the_model(quota in bucket(), steps in steps(60)) {
-        let (mut state, mut model, mut now) = (token_bucket::State::default(), Model::new(&quota), START);
+        let (mut state, mut model, mut now) = (Counter::new(&quota), Model::new(&quota), START);
         for step in steps {
             let (pause, cost) = (step.pause(&quota), step.cost(&quota));
             now += pause;
             model.advance(pause);
-            let outcome = token_bucket::charge(&mut state, &quota, cost, Timestamp::from_micros(now));
+            let outcome = state.charge(&quota, cost, Timestamp::from_micros(now));
             match model.charge(cost) {
                 Ok(()) => prop_assert!(outcome.is_admitted()),
                 Err(None) => prop_assert_eq!(outcome.retry(), Some(Retry::Never)),
@@ -107,12 +107,12 @@ proptest! {
     fn a_greedy_caller_gets_the_ideal_and_never_more((limit, period) in rate(), looks in proptest::collection::vec(0_u64..1_000, 1..200)) {
         // One more than a period refills, for the fraction that is left behind.
         let quota = Quota::token_bucket(limit, period).burst(limit + 1);
-        let (mut state, mut now) = (token_bucket::State::default(), START);
+        let (mut state, mut now) = (Counter::new(&quota), START);
         let mut total = 0;
         for look in looks {
             let now_at = Timestamp::from_micros(now);
-            let there = token_bucket::peek(&state, &quota, 1, now_at).remaining();
-            prop_assert!(token_bucket::charge(&mut state, &quota, there, now_at).is_admitted());
+            let there = state.peek(&quota, 1, now_at).remaining();
+            prop_assert!(state.charge(&quota, there, now_at).is_admitted());
             total += u128::from(there);
             let ideal = u128::from(limit + 1) * period.as_micros() + u128::from(now - START) * u128::from(limit);
             prop_assert_eq!(total, ideal / period.as_micros());
@@ -123,15 +123,15 @@ proptest! {
 
     #[test]
     fn an_idle_bucket_holds_its_burst_and_no_more(quota in bucket(), steps in steps(20), idle in 0_u64..10_000_000_000) {
-        let mut state = token_bucket::State::default();
+        let mut state = Counter::new(&quota);
         let mut now = START;
         for step in steps {
             now += step.pause(&quota);
-            token_bucket::charge(&mut state, &quota, step.cost(&quota), Timestamp::from_micros(now));
+            state.charge(&quota, step.cost(&quota), Timestamp::from_micros(now));
         }
         now += quota.full_refill().as_micros() as u64 + idle;
         let now = Timestamp::from_micros(now);
-        prop_assert!(token_bucket::charge(&mut state, &quota, quota.max(), now).is_admitted());
-        prop_assert!(!token_bucket::charge(&mut state, &quota, 1, now).is_admitted());
+        prop_assert!(state.charge(&quota, quota.max(), now).is_admitted());
+        prop_assert!(!state.charge(&quota, 1, now).is_admitted());
     }
 }

@@ -16,9 +16,8 @@ use crate::batch::server_time::ServerTime;
 use crate::batch::settlement;
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
-use crate::name::Name;
 use crate::request::{Ask, Charges, Kind};
-use crate::script::CHARGE;
+use crate::script::{self, CHARGE};
 
 /// Longer than anything takes.
 const A_DAY: Duration = Duration::from_secs(86_400);
@@ -27,8 +26,6 @@ const A_DAY: Duration = Duration::from_secs(86_400);
 #[derive(Debug)]
 pub(crate) struct InFlight {
     commands: Vec<Command>,
-    /// How many answers come before those of the commands.
-    ahead: usize,
     pub(crate) sent: Instant,
     /// The same, by the clock of [`DenialCache`].
     sent_at: Passed,
@@ -63,14 +60,19 @@ enum CommandKind {
 
 /// The commands of a flight, ready to be sent.
 #[derive(Debug)]
-pub(crate) struct Commands(Vec<Cmd>);
+pub(crate) struct Commands {
+    all: Vec<Cmd>,
+    /// Whether the server may not know the scripts. Then the first command for each has its body.
+    lacks_charge: bool,
+    lacks_settle: bool,
+}
 
 /// What has come back, and the number of the flight that it belongs to.
 pub(crate) type Flown = (usize, Result<Vec<Value>, RedisError>);
 
 impl Commands {
     pub(crate) async fn send(self, connection: &mut MultiplexedConnection) -> Result<Vec<Value>, RedisError> {
-        match <[Cmd; 1]>::try_from(self.0) {
+        match <[Cmd; 1]>::try_from(self.all) {
             Ok([only]) => Ok(vec![connection.send_packed_command(&only).await?]),
             Err(several) => {
                 let mut pipeline = redis::Pipeline::with_capacity(several.len());
@@ -97,7 +99,6 @@ impl InFlight {
         let sent = Instant::now();
         let mut flight = Self {
             commands: Vec::new(),
-            ahead: 0,
             sent,
             sent_at: denied.passed(),
             deadline: sent + A_DAY,
@@ -105,15 +106,8 @@ impl InFlight {
             overdue: false,
             left_others: false,
         };
-        let mut commands = Commands(Vec::new());
-        if load_scripts {
-            for script in [&crate::script::CHARGE_TEXT, &crate::script::SETTLE_TEXT] {
-                let mut command = redis::cmd("SCRIPT");
-                command.arg("LOAD").arg(script.as_bytes());
-                commands.0.push(command);
-                flight.ahead += 1;
-            }
-        }
+        let mut commands =
+            Commands { all: Vec::new(), lacks_charge: load_scripts, lacks_settle: load_scripts };
         // A settlement that was kept has a deadline that is long past, and nobody waits for it. Its deadline
         // does not concern the others.
         let awaited = settlements.iter().filter(|ask| !ask.is_unheard());
@@ -141,7 +135,7 @@ impl InFlight {
                     }
                     let mut command = redis::cmd("DEL");
                     command.arg(config.names.name(counter).as_slice());
-                    commands.0.push(command);
+                    commands.all.push(command);
                     flight.commands.push(Command { kind: CommandKind::Reset, asks: vec![Some(ask)] });
                 }
             }
@@ -159,7 +153,6 @@ impl InFlight {
         let sent = Instant::now();
         let flight = Self {
             commands: vec![Command { kind: CommandKind::Time, asks: Vec::new() }],
-            ahead: 0,
             sent,
             sent_at: denied.passed(),
             deadline: sent + A_DAY,
@@ -167,11 +160,11 @@ impl InFlight {
             overdue: false,
             left_others: false,
         };
-        (flight, Commands(vec![redis::cmd("TIME")]))
+        (flight, Commands { all: vec![redis::cmd("TIME")], lacks_charge: false, lacks_settle: false })
     }
 
     fn add_asking(&mut self, commands: &mut Commands) {
-        commands.0.push(redis::cmd("ASKING"));
+        commands.all.push(redis::cmd("ASKING"));
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
@@ -187,7 +180,9 @@ impl InFlight {
                     self.add_asking(commands);
                 }
                 let settlements = own.iter().filter_map(Ask::settlement);
-                commands.0.push(settlement::command(settlements, &config.names, config.now()));
+                let with_body = std::mem::take(&mut commands.lacks_settle);
+                let command = settlement::command(settlements, &config.names, config.now(), with_body);
+                commands.all.push(command);
                 let asks = own.into_iter().map(Some).collect();
                 self.commands.push(Command { kind: CommandKind::Settle, asks });
             }
@@ -208,7 +203,9 @@ impl InFlight {
             let own = std::mem::replace(&mut asks, rest);
             let charges = charges_of(&own);
             let names = call.counted(&charges).map(|counter| config.names.name(counter));
-            commands.0.push(script(names, &call.pack(deadline, config.now())));
+            let with_body = std::mem::take(&mut commands.lacks_charge);
+            let question = call.pack(deadline, config.now());
+            commands.all.push(script::command(&CHARGE, with_body, names, &question));
             drop(charges);
             let asks = own.into_iter().map(Some).collect();
             self.commands.push(Command { kind: CommandKind::Script(call), asks });
@@ -253,16 +250,6 @@ impl InFlight {
 
 fn charges_of(asks: &[Ask]) -> Few<&Charges> {
     asks.iter().filter_map(Ask::charges).collect()
-}
-
-pub(crate) fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
-    let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
-    command.arg(b"EVALSHA").arg(CHARGE.get_hash()).arg(names.len());
-    names.for_each(|name| {
-        command.arg(name.as_slice());
-    });
-    command.arg(ask);
-    command
 }
 
 /// Whether a node says that a slot belongs to another node, or is about to, or to none. That the cluster is

@@ -2,8 +2,9 @@
 
 pub(crate) mod call;
 pub(crate) mod concurrency;
-mod encode;
-pub(crate) mod encode_charge;
+pub(crate) mod decode;
+pub(crate) mod encode;
+mod group;
 pub(crate) mod in_flight;
 pub(crate) mod queue;
 pub(crate) mod server_time;

@@ -23,7 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ratekeeper_core::algorithm::Counter;
+use ratekeeper_core::algorithm::{self, Counter};
 use ratekeeper_core::{Algorithm, Decision, Outcome, RuleName, StoreError, Timestamp};
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -92,8 +92,9 @@ impl Part {
     fn told(&self, place: usize, admitted: bool, at: Timestamp) -> Option<(RuleName, Outcome, Timestamp)> {
         let Some(decided) = self.decided() else {
             // Unknown. Another part has denied, so it matters little.
-            let OwnCharge { counter, quota, cost } = self.charges.get(place)?;
-            return Some((counter.rule, Counter::new(quota).peek(quota, *cost, at), at));
+            let charge = self.charges.get(place)?.by_ref();
+            let outcome = Counter::new(charge.quota).peek(charge.quota, algorithm::Ask::of(&charge), at);
+            return Some((charge.rule, outcome, at));
         };
         // A denial reports budgets as they were, because what was taken from them is given back.
         if let Some(before) = decided.before.as_ref().filter(|_| !admitted) {

@@ -9,7 +9,7 @@ use futures_util::{FutureExt, StreamExt};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
-use crate::script::{CHARGE, CHARGE_TEXT, SETTLE, SETTLE_TEXT};
+use crate::script::{CHARGE, SETTLE};
 
 /// How to reach a server whose address may change.
 #[derive(Clone, Debug)]
@@ -144,10 +144,10 @@ fn choose_cryptography(addr: &ConnectionAddr) {
 }
 
 async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-    for (script, text) in [(&CHARGE, CHARGE_TEXT), (&SETTLE, SETTLE_TEXT)] {
+    for script in [&CHARGE, &SETTLE] {
         // Not through the script itself, which panics if Redis returns another name.
-        let name: String = redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async(connection).await?;
-        if name != script.get_hash() {
+        let name: String = redis::cmd("SCRIPT").arg("LOAD").arg(script.text).query_async(connection).await?;
+        if name != *script.hash {
             let detail = "Redis gave a script another name than it has";
             return Err(RedisError::from((ErrorKind::UnexpectedReturnType, detail)));
         }

@@ -7,11 +7,13 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
-use crate::batch::call::{Call, Garbled};
-use crate::batch::in_flight::{is_elsewhere, script};
+use crate::batch::call::Call;
+use crate::batch::decode::Garbled;
+use crate::batch::in_flight::is_elsewhere;
 use crate::config::Config;
 use crate::name::{Counted, Name};
 use crate::request::{Charges, OwnCharge};
+use crate::script;
 
 /// Hash tags of slots that a node of a cluster has at present: slots move, and new nodes have none at first.
 pub(crate) type Tags = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -74,11 +76,11 @@ async fn charge(
     let rule =
         RuleName::new("probe").map_err(|_| RedisError::from((ErrorKind::Client, "the probe has no name")))?;
     let counter = |hash| Counted { hash, rule, key: Key::GLOBAL, slot: 0 };
-    let own = |(_, hash)| OwnCharge { counter: counter(hash), quota, cost: 1 };
+    let own = |(_, hash)| OwnCharge { counter: counter(hash), quota, cost: 1, wait_up_to: None };
     let request: Charges = tags.iter().zip(0..).map(own).collect();
     let mut calls = Call::gather(&[&request], tags.len(), false);
     let Some((_, call)) = calls.pop() else { return Err(garbled(Garbled("nothing was asked"))) };
-    let command = script(tags.iter().map(name), &call.pack(None, None));
+    let command = script::command(&script::CHARGE, false, tags.iter().map(name), &call.pack(None, None));
     let Value::BulkString(reply) = connection.send_packed_command(&command).await?.extract_error()? else {
         return Err(garbled(Garbled("the script returned something else than bytes")));
     };

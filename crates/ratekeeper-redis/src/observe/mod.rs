@@ -22,6 +22,15 @@ pub(crate) fn evicts(policy: &str) {
     let _ = policy;
 }
 
+/// Reports that the script has decided otherwise than the algorithm, and of which counters.
+#[cold]
+pub(crate) fn disagrees<'a>(admitted: bool, counters: impl Iterator<Item = &'a [u8]>) {
+    #[cfg(feature = "tracing")]
+    events::disagrees(admitted, counters);
+    #[cfg(not(feature = "tracing"))]
+    let _ = (admitted, counters);
+}
+
 /// What is observed of a store.
 #[derive(Debug, Default)]
 pub(crate) struct StoreWatch {

@@ -22,16 +22,18 @@ pub(crate) struct OwnCharge {
     pub(crate) counter: Counted,
     pub(crate) quota: Quota,
     pub(crate) cost: u32,
+    pub(crate) wait_up_to: Option<Duration>,
 }
 
 impl OwnCharge {
     pub(crate) fn new(charge: &Charge<'_>, names: &Names) -> Self {
         let counter = names.counted(charge.rule, charge.key);
-        Self { counter, quota: *charge.quota, cost: charge.cost }
+        Self { counter, quota: *charge.quota, cost: charge.cost, wait_up_to: charge.wait_up_to }
     }
 
     pub(crate) fn by_ref(&self) -> Charge<'_> {
-        Charge::new(self.counter.rule, &self.counter.key, &self.quota).cost(self.cost)
+        let charge = Charge::new(self.counter.rule, &self.counter.key, &self.quota).cost(self.cost);
+        self.wait_up_to.map_or(charge, |wait| charge.wait_up_to(wait))
     }
 }
 

@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ratekeeper_core::algorithm::Counter;
 use ratekeeper_core::{
-    Algorithm, Charge, DAY, Decision, HOUR, Key, MINUTE, Quota, Receipt, Refund, SECOND, Store,
+    Algorithm, Charge, DAY, Decision, HOUR, Key, MINUTE, Quota, Receipt, Refund, SECOND, Store, codec,
 };
 use ratekeeper_redis::RedisStore;
 
@@ -125,7 +124,7 @@ async fn a_key_is_kept_for_as_long_as_it_matters_and_no_longer() {
         let quotas = quotas.entry(name.clone()).or_default();
         quotas.push(*quota);
         let Some(kept) = inspector.kept(name.as_bytes()) else { return };
-        let counter = Counter::from_bytes(&kept.value).expect("it is a counter");
+        let counter = codec::decode(&kept.value).expect("it is a counter");
         let (matters_until, expires) =
             (counter.expires_at().as_micros(), kept.expires.expect("it goes away"));
         // Redis counts in milliseconds, and a key exists until its last one is over.

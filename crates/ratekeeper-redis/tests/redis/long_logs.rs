@@ -112,7 +112,7 @@ async fn long_logs_are_those_of_the_algorithm() {
         longest = longest.max(caller.longest);
     }
     assert!(longest > 250, "{longest}");
-    let in_place = calls(&server, "pexpire");
+    let in_place = calls(&server, "pexpireat");
     assert!(in_place > Some(500), "many are changed where they are: {in_place:?}");
 }
 

@@ -40,9 +40,12 @@ impl BuiltKey {
         }
     }
 
-    /// Both, in this order: the same key as that of a tuple.
-    fn and(self, other: Self) -> Self {
-        Self::other((self.into_shared(), other.into_shared()))
+    /// All of them, in this order: the same key as that of a tuple.
+    fn all(mut parts: Vec<Self>) -> Option<Self> {
+        match parts.len() {
+            0 | 1 => parts.pop(),
+            _ => Some(Self::other(parts.into_iter().map(Self::into_shared).collect::<Vec<_>>())),
+        }
     }
 }
 
@@ -61,7 +64,7 @@ pub(super) fn key(
     if built.len() < list.len() {
         return None;
     }
-    built.into_iter().reduce(BuiltKey::and)
+    BuiltKey::all(built)
 }
 
 fn part(part: &At<KeyPart>, context: &Context<'_>, scope: &Scope<'_>) -> Option<BuiltKey> {

@@ -97,7 +97,7 @@ impl<S: Source> Reloader<S> {
     pub async fn load(self) -> Result<Loaded<S>, ReloadError> {
         let Self { mut source, reader, last_good } = self;
         let (reader, last_good) = (Arc::new(reader), last_good.map(LastGood::new));
-        let found = source.read().await;
+        let found = source.read(reader.registry.max_size()).await;
         let read_at = found.is_ok().then(SystemTime::now);
         let read = match found {
             Ok(document) => reader.read(document.clone()).await.map(|set| (set, document)),

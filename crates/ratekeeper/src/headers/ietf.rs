@@ -30,6 +30,17 @@ pub(crate) fn policy(rule: RuleName, quota: &Quota) -> HeaderValue {
     value(format!("\"{rule}\";q={};w={}", amount.min(MAX_INTEGER), window.min(MAX_INTEGER)))
 }
 
+/// Removes both fields if a handler has written one of them in another form, such as the dictionary of draft 7:
+/// one member of another form makes a whole list unreadable (RFC 9651, section 1.1). Here each member is a
+/// string with parameters.
+pub(super) fn remove_other_forms(headers: &mut HeaderMap) {
+    let is_item = |line: &HeaderValue| line.as_bytes().trim_ascii().starts_with(b"\"");
+    if [&POLICY, &RATELIMIT].iter().any(|name| !headers.get_all(*name).iter().all(is_item)) {
+        headers.remove(&POLICY);
+        headers.remove(&RATELIMIT);
+    }
+}
+
 /// Adds a rule's members to what an inner layer, or another rule, has written. A full map, with thousands of
 /// fields, is left unchanged.
 pub(super) fn append(policy: HeaderValue, limit: HeaderValue, headers: &mut HeaderMap) {

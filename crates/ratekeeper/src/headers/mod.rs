@@ -53,6 +53,9 @@ impl Lines {
     /// Writes them in addition to what an inner layer has written.
     #[inline]
     pub(crate) fn write(self, headers: &mut HeaderMap) {
+        if !self.0.is_empty() {
+            ietf::remove_other_forms(headers);
+        }
         for (policy, limit) in self.0 {
             ietf::append(policy, limit, headers);
         }

@@ -21,7 +21,7 @@ pub struct Header(HeaderName);
 /// If their values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever
 /// has a key could add another one to each request, and be a different caller each time. That is still one
 /// budget besides the caller's own, so whatever checks the value should refuse more than one. White space
-/// around a value is ignored.
+/// around a value is ignored, and an empty value is a missing one.
 ///
 /// Callers can send whatever they like. With a value that nobody has checked, such as an API key before it is
 /// looked up, one caller can pose as any number of callers: limit these by their address as well.
@@ -59,7 +59,7 @@ impl KeyExtractor for Header {
 fn the_one<V: AsRef<[u8]> + PartialEq>(mut values: impl Iterator<Item = V>) -> Extracted {
     let Some(first) = values.next() else { return Extracted::Missing };
     match values.all(|other| other == first) {
-        true => Extracted::Key(Key::from(first.as_ref())),
+        true => Some(first.as_ref()).into(),
         false => Extracted::Key(Key::UNCLEAR),
     }
 }
@@ -78,6 +78,10 @@ impl<K: KeyExtractor> KeyExtractor for Secret<K> {
                 Extracted::Later(Box::pin(async move { key.await.map(Key::into_secret) }))
             }
         }
+    }
+
+    fn is_required(&self) -> bool {
+        self.0.is_required()
     }
 }
 
@@ -182,7 +186,7 @@ pub fn path() -> Path {
 
 impl KeyExtractor for Path {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        Extracted::Key(Key::from(decode(head.path()).as_ref()))
+        Some(decode(head.path()).as_ref()).into()
     }
 }
 

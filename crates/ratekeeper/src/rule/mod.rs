@@ -90,6 +90,9 @@ pub struct Rule {
 }
 
 /// What a rule does with a request that does not have its key.
+///
+/// A key of several parts is there if any of its parts is, and a part that is always there, such as the path,
+/// makes it so. A part that a request must have is [required](key::required).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingKey {

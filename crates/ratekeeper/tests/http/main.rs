@@ -6,6 +6,7 @@ mod config;
 mod contract;
 mod explain;
 mod failure;
+mod forwarded;
 mod headers;
 mod holding;
 mod hostile;

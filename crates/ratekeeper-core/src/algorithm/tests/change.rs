@@ -1,5 +1,4 @@
 use super::*;
-use crate::algorithm::sliding_window;
 
 fn pairs() -> impl Iterator<Item = (Quota, Quota)> {
     let quotas = || {
@@ -67,17 +66,6 @@ fn changing_to_and_fro_gains_nothing_and_loses_nothing() {
             assert!(!subject.charge(quota.max()).is_admitted(), "{old} and {new}");
         }
         assert_eq!(subject.remaining(), old.max() - 2, "{old} and {new}");
-    }
-}
-
-/// Nor does a state that is asked on its own count past the largest number.
-#[test]
-fn a_live_window_of_a_period_without_an_end_is_no_reason_to_panic() {
-    let (quota, endless) = (Quota::sliding_window(10, MINUTE), Quota::sliding_window(10, Duration::MAX));
-    let mut state = sliding_window::State::default();
-    assert!(sliding_window::charge(&mut state, &quota, 3, START).is_admitted());
-    for later in [START, START.saturating_add(MINUTE)] {
-        assert!(!sliding_window::peek(&state, &endless, 1, later).is_admitted());
     }
 }
 

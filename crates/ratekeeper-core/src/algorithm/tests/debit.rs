@@ -1,4 +1,5 @@
 use super::*;
+use crate::codec;
 
 /// One quota of each algorithm, and buckets whose rate has fractions.
 fn quotas() -> Vec<Quota> {
@@ -109,7 +110,8 @@ fn nobody_is_locked_for_longer_than_two_full_refills() {
             subject.debit(cost);
         }
         assert!(wait(&subject.peek(quota.max())) <= longest, "{quota}");
-        // Nor if the clock is set back to before all of it.
+        // Nor if the clock is set back to before all of it; except that it could be a reservation then.
+        let longest = if is_bucket(&quota) { longest.max(quota.full_refill() + MINUTE) } else { longest };
         subject.step_back(10 * quota.full_refill());
         let told = wait(&subject.charge(quota.max()));
         assert!(told <= longest, "{quota}");
@@ -146,16 +148,16 @@ fn another_rate_or_algorithm_forgives_the_debt() {
 }
 
 #[test]
-fn another_burst_at_the_same_rate_keeps_the_debt() {
+fn another_burst_at_the_same_rate_keeps_what_it_holds_of_the_debt() {
     let mut subject = Subject::new(Quota::per_minute(60).burst(10));
     subject.debit(15);
     subject.quota = subject.quota.burst(20);
     assert_eq!(subject.remaining(), 5);
-    subject.quota = subject.quota.burst(10);
-    assert_eq!(wait(&subject.peek(1)), 6 * SECOND);
-    // It owes at most as much as it holds now.
     subject.quota = subject.quota.burst(5);
-    assert_eq!(wait(&subject.peek(1)), 6 * SECOND);
+    assert_eq!(wait(&subject.charge(1)), SECOND);
+    // The state of the quota before is not cut.
+    subject.quota = subject.quota.burst(10);
+    assert_eq!(wait(&subject.charge(1)), 6 * SECOND);
 }
 
 #[test]
@@ -200,10 +202,10 @@ fn bytes_tell_that_a_counter_owes() {
     for quota in quotas() {
         let mut subject = Subject::new(quota);
         subject.debit(quota.max());
-        let even = subject.counter.to_bytes();
+        let even = codec::encode(&subject.counter);
         subject.debit(1);
-        let owing = subject.counter.to_bytes();
-        assert_eq!(Counter::from_bytes(&owing), Some(subject.counter), "{quota}");
+        let owing = codec::encode(&subject.counter);
+        assert_eq!(codec::decode(&owing), Some(subject.counter), "{quota}");
         if is_bucket(&quota) {
             assert_eq!(even.len(), owing.len(), "{quota}");
         }
@@ -219,7 +221,7 @@ fn the_slowest_of_budgets_owes_what_can_be_told() {
     subject.debit(u32::MAX);
     assert!(wait(&subject.peek(1)) > told);
     assert_eq!(subject.peek(1).reset_after(), Duration::from_micros(1 << 52));
-    assert_eq!(Counter::from_bytes(&subject.counter.to_bytes()), Some(subject.counter));
+    assert_eq!(codec::decode(&codec::encode(&subject.counter)), Some(subject.counter));
 }
 
 /// A window that counts as much as the type can hold, after another one that did.

@@ -1,7 +1,7 @@
 //! The quota that was used last.
 
 use super::super::slot::{Pack, Slot};
-use crate::algorithm::token_bucket;
+use crate::algorithm::gcra::Bucket;
 use crate::quota::Steady;
 use crate::{Charge, Outcome, Quota, Timestamp};
 
@@ -49,12 +49,16 @@ impl Recent {
     #[inline(always)]
     pub(super) fn charge(&self, slot: &mut Slot, charge: &Charge<'_>, now: Timestamp) -> Option<Outcome> {
         let quota = charge.quota;
-        if self.steady_number != slot.quota || !self.is(quota) {
+        if self.steady_number != slot.quota_unless_denied() || !self.is(quota) {
             return None;
         }
-        let mut state: token_bucket::State = Pack::unpack(slot.packed, quota, now);
-        let outcome = state.0.charge_steady(&self.steady, quota, charge.cost, now)?;
-        slot.packed = state.pack();
+        // A cost of zero changes nothing, and a queue may be longer than the caller will wait.
+        if charge.cost == 0 || self.steady.queues && charge.wait_up_to.is_some() {
+            return None;
+        }
+        let mut bucket = Bucket::unpack(slot.packed);
+        let outcome = bucket.charge_steady(&self.steady, quota, charge.cost, now)?;
+        slot.packed = bucket.pack()?;
         Some(outcome)
     }
 }

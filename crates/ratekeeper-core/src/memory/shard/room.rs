@@ -1,12 +1,14 @@
 //! Room for keys: which one is evicted from a full shard, and which have expired.
 
-use super::super::slot::{Pack, Slot};
-use super::with_state::with_state;
+use smallvec::SmallVec;
+
+use super::super::slot::Slot;
 use super::{Own, Shard};
-use crate::algorithm::{
-    Basis, PRESSED, fixed_window, leaky_bucket, sliding_log, sliding_window, token_bucket,
-};
-use crate::{Algorithm, Timestamp};
+use crate::algorithm::{Count, Counted};
+use crate::{Quota, Timestamp};
+
+/// The pressure of a budget that is used up.
+const PRESSED: u32 = 1 << 16;
 
 /// How many keys are compared to find the one to evict.
 const SAMPLE: usize = 16;
@@ -25,8 +27,9 @@ impl Shard {
         }
     }
 
-    /// Removes the key that matters least of those near this hash: one that has expired if there is one, else
-    /// the one that has used least of its budget, and of those the one that is full again first.
+    /// Removes the key that matters least of those near this hash: one that has expired if there is one; else,
+    /// of those that were not denied recently if there is one, the one that has used least of its budget, and
+    /// of those the one that is full again first.
     ///
     /// The places of keys depend on a hash that callers do not know, so they cannot choose their neighbours.
     /// A caller with less than one unit left is pushed out only if none of its neighbours has one left
@@ -39,17 +42,23 @@ impl Shard {
         let (Ok(from) | Err(from)) = self.table.find(tag);
         let (before, behind) = self.table.slots().split_at(from.min(self.table.slots().len()));
         let near = (from..).zip(behind).chain((0..).zip(before));
-        let least = near
-            .filter(|(_, slot)| !slot.is_free())
-            .take(SAMPLE)
-            // Keys that the same request charges go last; otherwise its rules would push each other out.
-            .min_by_key(|(_, slot)| (own.iter().any(|(tag, _)| *tag == slot.tag), self.weight(slot, now)));
-        let Some((at, slot)) = least else { return };
-        if self.expires_at(slot, now) <= now.as_micros() {
+        let near: SmallVec<[usize; SAMPLE]> =
+            near.filter(|(_, slot)| !slot.is_free()).take(SAMPLE).map(|(at, _)| at).collect();
+        // Keys that the same request charges go last; otherwise its rules would push each other out.
+        let least = near.iter().copied().min_by_key(|at| {
+            let slot = &self.table.slots()[*at];
+            (own.iter().any(|(tag, _)| *tag == slot.tag), self.weight(slot, now))
+        });
+        let Some(at) = least else { return };
+        if self.expires_at(&self.table.slots()[at]) <= now.as_micros() {
             self.rest.expired += 1;
         } else if self.rest.evictions_until_purge > 0 {
             self.rest.evictions_until_purge -= 1;
             self.rest.evicted += 1;
+            if self.table.slot(at).was_denied() {
+                // All of them were. From now on, that counts only for those that are denied again.
+                near.iter().for_each(|at| self.table.slot(*at).set_denied(false));
+            }
         } else {
             self.purge(now);
             self.rest.evictions_until_purge = 1 + self.table.len() / 16;
@@ -62,18 +71,16 @@ impl Shard {
     }
 
     /// How much a key matters: the share of its budget that is used, and until when that matters.
-    fn weight(&self, slot: &Slot, now: Timestamp) -> (u32, u64) {
-        if slot.is_of_two() {
-            let counter = &self.rest.of_two[slot.packed.narrow as usize];
-            return (counter.pressure(now), counter.expires_at().as_micros());
-        }
-        let quota = self.rest.quotas.get(slot.quota);
-        let (used, expires_at) = with_state!(slot.packed, quota, now, self.rest.logs, |module, state| {
-            (state.used(&Basis::of(quota), now), state.expires_at(&Basis::of(quota)))
-        });
-        let pressure = if expires_at <= now.as_micros() { 0 } else { used.pressure(quota.max()) };
-        debug_assert!(pressure <= PRESSED);
-        (pressure, expires_at)
+    fn weight(&self, slot: &Slot, now: Timestamp) -> (bool, u32, u64) {
+        let pressure = if slot.is_spilled() {
+            let counter = &self.rest.spilled[slot.packed.narrow as usize];
+            let of = |counted: &Counted| pressure(counted.state.get(), &counted.quota, now);
+            of(&counter.current).max(counter.previous.as_deref().map_or(0, of))
+        } else {
+            self.rest.read(slot, |state, quota| pressure(state, quota, now))
+        };
+        let expires_at = self.expires_at(slot);
+        (expires_at > now.as_micros() && slot.was_denied(), pressure, expires_at)
     }
 
     /// Drops expired keys, and frees memory if few are left.
@@ -82,7 +89,7 @@ impl Shard {
         if self.table.is_sparse() {
             self.table.resize();
             self.rest.logs.shrink_to_fit();
-            self.rest.of_two.shrink_to_fit();
+            self.rest.spilled.shrink_to_fit();
             self.tell_whereabouts();
         }
     }
@@ -95,36 +102,38 @@ impl Shard {
                 at += 1;
                 continue;
             }
-            let left = self.expires_at(&slot, now).saturating_sub(now.as_micros());
+            let left = self.expires_at(&slot).saturating_sub(now.as_micros());
             if left == 0 {
                 // The slot that stood behind it may have moved here.
                 self.remove(at);
                 self.rest.expired += 1;
                 continue;
             }
-            // If the key takes longer than a full refill to expire, the clock was set back. Then it
-            // expires a full refill from now, not only once the clock is back where it was.
-            if slot.is_of_two() {
-                self.rest.of_two[slot.packed.narrow as usize].settle_clock(now);
+            // If the clock was set back, the key expires a full refill from now, not only once the clock is
+            // back where it was.
+            if slot.is_spilled() {
+                self.rest.spilled[slot.packed.narrow as usize].settle_clock(now);
             } else {
-                let quota = *self.rest.quotas.get(slot.quota);
-                if u128::from(left) > quota.full_refill().as_micros() {
-                    let slot = self.table.slot(at);
-                    with_state!(mut slot.packed, &quota, now, self.rest.logs, |module, state| {
-                        module::State::settle(state, &quota, now);
-                    });
-                }
+                self.update(at, |state, quota| state.settle(quota, now));
             }
             at += 1;
         }
     }
 
-    fn expires_at(&self, slot: &Slot, now: Timestamp) -> u64 {
-        if slot.is_of_two() {
-            return self.rest.of_two[slot.packed.narrow as usize].expires_at().as_micros();
+    fn expires_at(&self, slot: &Slot) -> u64 {
+        if slot.is_spilled() {
+            return self.rest.spilled[slot.packed.narrow as usize].expires_at().as_micros();
         }
-        let quota = self.rest.quotas.get(slot.quota);
-        with_state!(slot.packed, quota, now, self.rest.logs, |module, state| state
-            .expires_at(&Basis::of(quota)))
+        self.rest.read(slot, |state, quota| state.expires_at(quota))
     }
+}
+
+/// The share of a budget that is used. It is [`PRESSED`] as soon as less than one unit is left: such a budget
+/// denies, even if half of a unit has come back.
+fn pressure(state: &dyn Count, quota: &Quota, now: Timestamp) -> u32 {
+    let (used, max) = (state.used(quota, now), f64::from(quota.max()));
+    if max - used < 1.0 {
+        return PRESSED;
+    }
+    ((used / max * f64::from(PRESSED)).ceil() as u32).min(PRESSED)
 }

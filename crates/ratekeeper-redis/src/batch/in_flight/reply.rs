@@ -5,7 +5,8 @@ use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
 use super::{Command, CommandKind, InFlight, is_elsewhere};
-use crate::batch::call::{Answered, Few, Garbled};
+use crate::batch::call::Few;
+use crate::batch::decode::{Answered, Garbled};
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
 use crate::error::{is_refusal, unavailable};
@@ -65,7 +66,7 @@ impl InFlight {
     /// Reads the answers, and passes them on.
     pub(crate) fn land(self, values: Vec<Value>, denied: &DenialCache, config: &Config) -> Landed {
         let mut landed = Landed::default();
-        if values.len() != self.ahead + self.commands.len() {
+        if values.len() != self.commands.len() {
             let error =
                 StoreError::new(StoreErrorKind::Protocol).with_source("Redis gave another number of answers");
             landed.fail(&error, Fate::Broken);
@@ -73,7 +74,7 @@ impl InFlight {
             return landed;
         }
         let sent_at = self.sent_at;
-        for (command, value) in self.commands.into_iter().zip(values.into_iter().skip(self.ahead)) {
+        for (command, value) in self.commands.into_iter().zip(values) {
             let value = match value.extract_error() {
                 Ok(value) => value,
                 Err(error) => {
@@ -119,7 +120,7 @@ impl Command {
         let parts: Few<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
         let decided = call.decide(&charges, &parts, &answer, |answered, counters, places| {
             // A peek has changed nothing, so there is nothing new to learn.
-            if !peek {
+            if !peek && !answered.is_disputed {
                 denied.learn(charges[answered.request], counters, places, &answered.verdict, sent_at);
             }
             all.push(answered);
@@ -128,7 +129,7 @@ impl Command {
         if let Err(Garbled(why)) = decided {
             return self.garbled(why, landed);
         }
-        for Answered { request, verdict, before } in all {
+        for Answered { request, verdict, before, .. } in all {
             if let Some(ask) = self.asks[request].take() {
                 landed.again.extend(ask.decided(verdict, before));
             }

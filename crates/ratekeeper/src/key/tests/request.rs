@@ -12,7 +12,6 @@ fn a_header_is_counted_by_its_value_whatever_bytes_it_has() {
     let key = header("x-tenant");
     assert_eq!(shown(&key, &with(&[("x-tenant", b"acme")])), "acme");
     assert_eq!(shown(&key, &with(&[("x-tenant", b"\xff|x")])), "%FF%7Cx");
-    assert_eq!(shown(&key, &with(&[("x-tenant", b"")])), "\"\"");
     assert_eq!(key_of(&key, &with(&[("x-other", b"acme")])), None);
 }
 
@@ -217,7 +216,6 @@ fn a_cookie_with_a_name_that_only_begins_or_ends_alike_is_another() {
     ] {
         assert_eq!(key_of(&cookie("session"), &with(&[("cookie", line)])), None, "{line:?}");
     }
-    assert_eq!(shown(&cookie("session"), &with(&[("cookie", b"session=")])), "\"\"");
     // A name that really contains a percent sign is found as it is, as by readers that do not decode names.
     assert_eq!(shown(&cookie("%73"), &with(&[("cookie", b"%73=abc")])), "abc");
 }

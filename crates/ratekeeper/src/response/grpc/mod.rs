@@ -9,8 +9,8 @@ mod wire;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
+use http::header::{CONTENT_TYPE, TE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, Version};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use self::status::Status;
@@ -35,8 +35,10 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 /// [`ProblemRejection`](crate::ProblemRejection) answer gRPC requests in the same way, but only for bodies
 /// that can be made from bytes, because they answer other requests with such bodies; tonic's cannot.
 ///
-/// A gRPC request is a `POST`, as every call is, whose content type begins with `application/grpc`. For
-/// gRPC-Web, the content type begins with `application/grpc-web`. The response has the same type. Its HTTP
+/// A gRPC request is a `POST` over HTTP/2, as every call is, whose content type begins with
+/// `application/grpc`. For gRPC-Web, over any version, it begins with `application/grpc-web`. Where an outer
+/// layer has translated gRPC-Web, the request has `te: trailers`, as every call has. Any other client would
+/// take the status for success. The response has the same type. Its HTTP
 /// status is 200, it has no body, and its fields are
 ///
 /// - `grpc-status`: 8, RESOURCE_EXHAUSTED, where other requests get 429, because a rule denies; 14,
@@ -72,15 +74,22 @@ impl<B: Default> Rejection<B> for GrpcRejection {
     }
 }
 
-/// A gRPC or gRPC-Web request, recognized by its method and content type.
+/// A gRPC or gRPC-Web request, recognized by its version, method and content type.
 pub(super) struct Call<'a>(&'a HeaderValue);
 
 impl<'a> Call<'a> {
     #[inline]
     pub(super) fn of(head: &RequestHead<'a>) -> Option<Self> {
         let content_type = head.headers().get(CONTENT_TYPE).filter(|_| head.method() == Method::POST)?;
-        let begins = content_type.as_bytes().get(..GRPC.len())?.eq_ignore_ascii_case(GRPC.as_bytes());
-        begins.then_some(Self(content_type))
+        let begins = |text: &[u8], with: &str| {
+            text.get(..with.len()).is_some_and(|text| text.eq_ignore_ascii_case(with.as_bytes()))
+        };
+        let asked = content_type.as_bytes();
+        let is_call = begins(asked, GRPC)
+            && (matches!(head.version(), Version::HTTP_2 | Version::HTTP_3)
+                || begins(&asked[GRPC.len()..], WEB)
+                || head.headers().get(TE).is_some_and(|te| te == "trailers"));
+        is_call.then_some(Self(content_type))
     }
 
     /// The response, without the layer's fields.
@@ -148,7 +157,12 @@ mod tests {
     }
 
     fn answered_type_of(method: Method, asked: &[u8]) -> Option<String> {
+        answered_type_over(Version::HTTP_2, method, asked)
+    }
+
+    fn answered_type_over(version: Version, method: Method, asked: &[u8]) -> Option<String> {
         let mut request = Request::new(());
+        *request.version_mut() = version;
         *request.method_mut() = method;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_bytes(asked).unwrap());
         let answered = Call::of(&RequestHead::from(&request))?.answered_type();
@@ -190,6 +204,31 @@ mod tests {
         for method in [Method::GET, Method::HEAD, Method::PUT, Method::OPTIONS] {
             assert_eq!(answered_type_of(method, b"application/grpc"), None);
         }
+    }
+
+    /// gRPC needs HTTP/2. Whoever sends its type over HTTP/1.1 is no gRPC client, and takes 200 for success.
+    #[test]
+    fn over_http_1_only_grpc_web_is_a_call() {
+        for version in [Version::HTTP_10, Version::HTTP_11] {
+            for (asked, is_call) in [
+                ("application/grpc", false),
+                ("application/grpc+proto", false),
+                ("application/grpc;x=-web", false),
+                ("application/grpcx-web", false),
+                ("application/grpc-web", true),
+                ("Application/GRPC-Web+proto", true),
+                ("application/grpc-web-text; x=1", true),
+            ] {
+                let answered = answered_type_over(version, Method::POST, asked.as_bytes());
+                assert_eq!(answered.is_some(), is_call, "{asked} over {version:?}");
+            }
+        }
+        // As a layer makes it that translates gRPC-Web.
+        let translated =
+            Request::post("/").header("content-type", "application/grpc").header("te", "trailers");
+        assert!(Call::of(&RequestHead::from(&translated.body(()).unwrap())).is_some());
+        let answered = answered_type_over(Version::HTTP_3, Method::POST, b"application/grpc");
+        assert_eq!(answered.as_deref(), Some("application/grpc"));
     }
 
     #[test]
