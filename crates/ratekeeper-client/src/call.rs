@@ -1,4 +1,4 @@
-//! One call: wait, send, and send again if it was refused.
+//! One call: waits, sends, and sends again if the request was refused.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// The future of a [`Pacing`](crate::Pacing) service.
 ///
-/// Dropping it leaves the line, or cancels the request that is in flight.
+/// Dropping it leaves the queue, or cancels the request that is in flight.
 pub struct ResponseFuture<T, E>(Pin<Box<dyn Future<Output = Result<T, Error<E>>> + Send>>);
 
 impl<T, E> ResponseFuture<T, E> {

@@ -12,6 +12,9 @@ use crate::queue::Queue;
 use crate::quota::KnownQuota;
 use crate::retry::{Retries, RetryBudget};
 
+/// The longest wait that can be configured: a year.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
 type KeyFn = dyn Fn(&Target<'_>) -> String + Send + Sync;
 
 /// Paces the requests to any number of servers.
@@ -228,8 +231,12 @@ impl PacerBuilder {
     /// The pacer.
     #[must_use]
     pub fn build(self) -> Pacer {
-        let retry_budget = RetryBudget::new(&self.options.retries);
-        Pacer(Arc::new(Shared { options: self.options, retry_budget, queues: Mutex::default() }))
+        let mut options = self.options;
+        // The time can be added to these.
+        options.max_wait = options.max_wait.min(LONGEST);
+        options.max_pause = options.max_pause.min(LONGEST);
+        let retry_budget = RetryBudget::new(&options.retries);
+        Pacer(Arc::new(Shared { options, retry_budget, queues: Mutex::default() }))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The callers of one budget: they wait in line, and one at a time decides when to send.
+//! The queue of one budget: callers wait in the order of their arrival, and the first one decides when to send.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +47,7 @@ impl Queue {
     /// Waits until a request may be sent, at most until `deadline`. Fails as soon as it is clear that it
     /// cannot be sent by then.
     ///
-    /// Dropping the future leaves the line.
+    /// Dropping the future leaves the queue.
     pub(crate) async fn acquire(
         self: &Arc<Self>,
         deadline: Instant,
@@ -61,44 +61,39 @@ impl Queue {
             }
         }
         let place = Place::take(self, max_waiting).ok_or(Unsent::Full)?;
-        self.check(deadline, place.ahead)?;
+        let now = Instant::now();
+        let wait = self.budget().expected_wait(now, place.ahead);
+        check(now + wait, deadline)?;
         // Held until the request is sent or given up, so that nobody else is next.
         let Ok(_next) = timeout_at(deadline, self.next.acquire()).await else {
-            return Err(Unsent::TooLong(self.budget().expected_wait(Instant::now(), 0)));
+            return Err(Unsent::TooLong(self.budget().expected_wait(Instant::now(), place.ahead)));
         };
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registered before the budget is read, so that no change is missed.
             changed.as_mut().enable();
-            let until = {
-                let now = Instant::now();
-                let turn = self.budget().turn(now);
-                match turn {
-                    Turn::Paced(until) if now < deadline => until.min(deadline),
-                    // If the budget allows it, it is better sent early than not at all.
-                    Turn::Now | Turn::Paced(_) => match self.charge(quota).await {
-                        None => return Ok(self.ticket(&mut self.budget())),
-                        Some(until) => until,
-                    },
-                    Turn::Blocked(until) => until,
+            let now = Instant::now();
+            let turn = self.budget().turn(now);
+            let until = match turn {
+                Turn::Paced(until) if now < deadline => until.min(deadline),
+                Turn::Blocked(until) => until,
+                // If the budget allows it, it is better sent early than not at all.
+                Turn::Now | Turn::Paced(_) => {
+                    let Some(until) = self.charge(quota).await else {
+                        return Ok(self.ticket(&mut self.budget()));
+                    };
+                    check(until, deadline)?;
+                    // No response changes the quota, so the store is not asked again before then.
+                    sleep_until(until).await;
+                    continue;
                 }
             };
-            // Pacing never ends after the deadline.
-            if until > deadline {
-                return Err(Unsent::TooLong(until.saturating_duration_since(Instant::now())));
-            }
+            check(until, deadline)?;
             tokio::select! {
                 () = sleep_until(until) => {}
                 () = changed => {}
             }
         }
-    }
-
-    /// Fails if the last of `ahead` callers and this one cannot be sent by `deadline`.
-    fn check(&self, deadline: Instant, ahead: usize) -> Result<(), Unsent> {
-        let now = Instant::now();
-        let wait = self.budget().expected_wait(now, ahead);
-        if now + wait > deadline { Err(Unsent::TooLong(wait)) } else { Ok(()) }
     }
 
     /// Takes a request from a known quota, or returns when to try again.
@@ -136,6 +131,14 @@ impl Queue {
     }
 }
 
+/// Fails if a request that is sent then is too late.
+fn check(until: Instant, deadline: Instant) -> Result<(), Unsent> {
+    if until > deadline {
+        return Err(Unsent::TooLong(until.saturating_duration_since(Instant::now())));
+    }
+    Ok(())
+}
+
 /// A request that is in flight. Dropped without a response, it counts as abandoned.
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -164,7 +167,7 @@ impl Drop for Ticket {
     }
 }
 
-/// A place in the line, left on drop.
+/// A place in the queue, left on drop.
 struct Place<'a> {
     waiting: &'a AtomicUsize,
     ahead: usize,

@@ -94,7 +94,8 @@ impl Limit {
 
     /// The rate at which the policy can be used forever, in requests a second.
     ///
-    /// A sliding window that counts by halves of requests never has room for its last one, so one is left.
+    /// A sliding window estimates in fractions of a request, and rarely has a whole one left for the last
+    /// request. So one is left.
     fn sustained(&self) -> Option<f64> {
         let quota = self.quota?;
         Some(SHARE * self.policy()? * (1.0 - 1.0 / quota).max(0.5))

@@ -150,7 +150,7 @@ fn window(quota: &Quota) -> Duration {
     }
 }
 
-const SPAN: Duration = Duration::from_secs(30);
+const SPAN: Duration = Duration::from_secs(20);
 
 fn algorithms(limit: u32, period: Duration) -> [Quota; 5] {
     [
@@ -180,7 +180,7 @@ fn check(quotas: &[Quota], share: f64) {
 
 #[test]
 fn no_algorithm_refuses_and_nearly_all_of_the_quota_is_used() {
-    for (limit, seconds) in [(100, 1), (1_000, 1), (100, 10), (500, 5)] {
+    for (limit, seconds) in [(100, 1), (400, 1), (100, 10), (250, 5)] {
         for quota in algorithms(limit, seconds * SECOND) {
             check(&[quota], 0.95);
         }
@@ -220,7 +220,7 @@ fn a_server_that_only_says_when_to_retry_does_not_refuse_twice_in_a_row() {
         let totals = simulation.run(SPAN);
         assert_eq!(totals.refused_in_a_row, 0, "{quota}: {totals:?}");
         assert!(totals.refused <= totals.admitted / 5, "{quota}: {totals:?}");
-        assert!(totals.admitted >= 150, "{quota}: {totals:?}");
+        assert!(totals.admitted >= 100, "{quota}: {totals:?}");
     }
 }
 

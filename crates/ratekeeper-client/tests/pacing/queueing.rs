@@ -32,6 +32,16 @@ async fn a_call_that_would_wait_too_long_fails_immediately_and_says_how_long() {
 }
 
 #[tokio::test]
+async fn the_longest_waits_can_be_configured() {
+    let server = spent().await;
+    let forever = Pacer::builder().max_wait(Duration::MAX).max_pause(Duration::MAX).build();
+    let (client, _) = client(forever);
+    client.clone().oneshot(get(server)).await.unwrap();
+    let call = client.oneshot(get(server));
+    assert!(tokio::time::timeout(Duration::from_millis(20), call).await.is_err(), "it waits");
+}
+
+#[tokio::test]
 async fn a_call_fails_if_too_many_others_wait() {
     let server = spent().await;
     let (client, _) = client(Pacer::builder().max_wait(Duration::from_secs(600)).max_waiting(2).build());
