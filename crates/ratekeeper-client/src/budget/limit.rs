@@ -11,9 +11,12 @@ use crate::field::LimitReport;
 /// were sent.
 const SHARE: f64 = 0.97;
 /// By how much a request may be late and the next one still keep its due time, as a share of the window.
-const SLACK: f64 = 0.01;
+const SLACK: f64 = 0.02;
 /// The share of a quota that is not spent ahead of the policy's rate.
 const RESERVE: f64 = 0.05;
+/// By how much a response may be later than usual and requests still arrive as they were sent, as a share of
+/// the window.
+const JITTER: f64 = 0.05;
 /// The fields count in whole seconds. So does a wait for more.
 const SECOND: f64 = 1.0;
 
@@ -24,8 +27,11 @@ pub(super) struct Limit {
     /// Seconds.
     window: Option<f64>,
     remaining: Option<Remaining>,
-    /// When the last request was sent that was faster than the policy's rate.
-    fast_at: Option<Instant>,
+    /// The most that was ever available.
+    most: f64,
+    /// When requests were last sent faster than the policy's rate, or arrived closer together than they were
+    /// sent.
+    uneven_at: Option<Instant>,
 }
 
 /// How much was available when the server decided on a request.
@@ -36,6 +42,8 @@ struct Remaining {
     seq: u64,
     /// How many requests are contained in `amount` for certain.
     counted: u64,
+    /// When the request was sent.
+    sent_at: Instant,
     /// When the response arrived.
     at: Instant,
     /// By when more is available.
@@ -44,11 +52,17 @@ struct Remaining {
 
 impl Limit {
     pub(super) fn new(report: &LimitReport, sent: Sent, sends: &Sends, now: Instant) -> Self {
-        let mut limit =
-            Self { name: report.name.clone(), quota: None, window: None, remaining: None, fast_at: None };
+        let mut limit = Self {
+            name: report.name.clone(),
+            quota: None,
+            window: None,
+            remaining: None,
+            most: 0.0,
+            uneven_at: None,
+        };
         limit.update(report, sent, now);
         // Requests that were sent before the limit was known kept no pace.
-        limit.fast_at = (sends.sent > 1).then_some(now);
+        limit.uneven_at = (sends.sent > 1).then_some(now);
         limit
     }
 
@@ -76,13 +90,22 @@ impl Limit {
             }
             _ => claim,
         };
-        self.remaining = Some(Remaining { amount, seq: sent.seq, counted: sent.done + 1, at: now, grows_at });
+        self.most = self.most.max(amount);
+        let (seq, sent_at, counted) = (sent.seq, sent.at, sent.done + 1);
+        self.remaining = Some(Remaining { amount, seq, counted, sent_at, at: now, grows_at });
     }
 
     /// Counts a request that is sent `interval` after the one before it.
     pub(super) fn sent(&mut self, now: Instant, interval: Duration) {
         if self.sustained().is_some_and(|rate| interval.as_secs_f64() * rate < 0.999) {
-            self.fast_at = Some(now);
+            self.uneven_at = Some(now);
+        }
+    }
+
+    /// Notes that a response was this much later than usual, in seconds.
+    pub(super) fn late(&mut self, now: Instant, by: f64) {
+        if self.window.is_some_and(|window| by > JITTER * window) {
+            self.uneven_at = Some(now);
         }
     }
 
@@ -119,21 +142,25 @@ impl Limit {
 
     /// How fast quota comes back for certain.
     ///
-    /// If requests have kept the policy's rate for a window, every algorithm gives back at least at that rate:
+    /// If requests have arrived at the policy's rate for a window, every algorithm gives back at least at that rate:
     /// a bucket refills, and a window loses what was sent a window ago.
     fn growth(&self, now: Instant) -> Option<f64> {
         let window = self.window?;
-        let is_steady = self.fast_at.is_none_or(|at| now.duration_since(at).as_secs_f64() > window);
-        self.sustained().filter(|_| is_steady && self.is_gradual(now))
+        let is_even = self.uneven_at.is_none_or(|at| now.duration_since(at).as_secs_f64() > window);
+        self.sustained().filter(|_| is_even && self.is_gradual(now))
     }
 
     /// How much is available at least, after what was sent since the server reported it. `None` if it did
     /// not report it.
     fn available(&self, now: Instant, sends: &Sends) -> Option<f64> {
         let remaining = self.remaining?;
-        let uncounted = sends.sent.saturating_sub(remaining.counted) as f64;
-        let since = now.duration_since(remaining.at).as_secs_f64();
-        Some(remaining.amount - uncounted + self.growth(now).map_or(0.0, |rate| rate * since))
+        let Some(rate) = self.growth(now) else {
+            // Any that was in flight at the same time may have arrived after it.
+            return Some(remaining.amount - sends.sent.saturating_sub(remaining.counted) as f64);
+        };
+        // Requests arrive in order, and as long after each other as they were sent.
+        let grown = remaining.amount + rate * now.duration_since(remaining.sent_at).as_secs_f64();
+        Some(grown.min(self.most) - sends.sent.saturating_sub(remaining.seq + 1) as f64)
     }
 
     /// Until when nothing may be sent, unless a response says otherwise. `None` if something may.

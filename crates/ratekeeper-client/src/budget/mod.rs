@@ -32,6 +32,8 @@ pub(crate) struct Budget {
     /// When the last request was due, which is at or before the moment at which it was sent.
     due: Option<Instant>,
     sends: Sends,
+    /// How long responses usually take, in seconds: a moving average.
+    latency: Option<f64>,
 }
 
 /// How many requests were sent and finished.
@@ -79,6 +81,7 @@ impl Budget {
             probe: Probe::Needed,
             due: None,
             sends: Sends::default(),
+            latency: None,
         }
     }
 
@@ -143,6 +146,7 @@ impl Budget {
         random: f64,
     ) -> bool {
         self.finished(sent);
+        self.measure(sent, now);
         for report in &report.limits {
             if let Some(limit) = self.limits.iter_mut().find(|limit| limit.name() == report.name) {
                 limit.update(report, sent, now);
@@ -188,6 +192,16 @@ impl Budget {
         self.sends.done += 1;
         if matches!(self.probe, Probe::Sent { seq, .. } if sent.seq >= seq) {
             self.probe = Probe::Done;
+        }
+    }
+
+    /// Takes in how long a response took.
+    fn measure(&mut self, sent: Sent, now: Instant) {
+        let took = now.duration_since(sent.at).as_secs_f64();
+        let usual = self.latency.unwrap_or(took);
+        self.latency = Some(usual + (took - usual) / 16.0);
+        for limit in &mut self.limits {
+            limit.late(now, took - usual);
         }
     }
 

@@ -31,6 +31,10 @@ struct Simulation {
     rules: Vec<(RuleName, Quota)>,
     /// The most that a message takes longer than a millisecond.
     jitter: Duration,
+    /// The least that a message takes.
+    latency: Duration,
+    /// How long the network stands still, every five seconds.
+    stall: Duration,
     with_fields: bool,
 }
 
@@ -49,12 +53,19 @@ impl Simulation {
             random: fastrand::Rng::with_seed(7),
             rules: quotas.iter().enumerate().map(|(n, quota)| (name(n), *quota)).collect(),
             jitter: Duration::from_millis(4),
+            latency: Duration::from_millis(1),
+            stall: Duration::ZERO,
             with_fields: true,
         }
     }
 
-    fn latency(&mut self) -> Duration {
-        Duration::from_millis(1) + self.jitter.mul_f64(self.random.f64())
+    /// When a message arrives.
+    fn arrival(&mut self, sent: Duration) -> Duration {
+        let at = sent + self.latency + self.jitter.mul_f64(self.random.f64());
+        let in_cycle = at.as_secs_f64() % 5.0;
+        let stall_ends = 2.0 + self.stall.as_secs_f64();
+        let held = if in_cycle >= 2.0 { (stall_ends - in_cycle).max(0.0) } else { 0.0 };
+        at + Duration::from_secs_f64(held)
     }
 
     fn run(mut self, span: Duration) -> Totals {
@@ -75,7 +86,7 @@ impl Simulation {
                 Event::Arrives(id) => {
                     clock.set(START.saturating_add(at));
                     requests[id].2 = self.serve(&store);
-                    events.push(Reverse((at + self.latency(), Event::Answered(id))));
+                    events.push(Reverse((self.arrival(at), Event::Answered(id))));
                     continue;
                 }
                 Event::Answered(id) => {
@@ -100,7 +111,7 @@ impl Simulation {
                         let sent = budget.sent(now, self.random.f64());
                         requests.push((sent, at, Report::default()));
                         in_flight += 1;
-                        events.push(Reverse((at + self.latency(), Event::Arrives(requests.len() - 1))));
+                        events.push(Reverse((self.arrival(at), Event::Arrives(requests.len() - 1))));
                     }
                     Turn::Paced(until) | Turn::Blocked(until) => {
                         // Timers fire up to a millisecond late.
@@ -162,19 +173,33 @@ fn algorithms(limit: u32, period: Duration) -> [Quota; 5] {
     ]
 }
 
-/// Runs callers that always have something to send, over networks of different quality. None is refused. Where
-/// messages overtake each other by more than the time between two requests, a little less is used.
+/// Runs callers that always have something to send, over networks of different quality. None is refused. On a bad
+/// network, less of the quota is used.
 fn check(quotas: &[Quota], share: f64) {
     let rate = |quota: &Quota| f64::from(quota.limit()) / quota.period().as_secs_f64();
     let permitted = quotas.iter().map(rate).fold(f64::INFINITY, f64::min) * SPAN.as_secs_f64();
-    for (seed, jitter, share) in [(1, 4, share), (2, 15, share - 0.1), (3, 30, share - 0.1)] {
+    for (seed, jitter, latency, stall, share) in [
+        (1, 4, 1, 0, share),
+        (2, 15, 20, 0, share - 0.3),
+        (3, 30, 1, 0, share - 0.3),
+        (4, 4, 100, 0, share - 0.3),
+        (5, 4, 1, 300, share - 0.3),
+    ] {
         let mut simulation = Simulation::new(quotas);
+        simulation.latency = Duration::from_millis(latency);
+        simulation.stall = Duration::from_millis(stall);
         simulation.random = fastrand::Rng::with_seed(seed);
         simulation.jitter = Duration::from_millis(jitter);
         let totals = simulation.run(SPAN);
-        assert_eq!(totals.refused, 0, "{quotas:?}, jitter of {jitter} ms: {totals:?}");
         let used = f64::from(totals.admitted) / permitted;
-        assert!(used >= share, "{quotas:?}, jitter of {jitter} ms: {used:.3}, {totals:?}");
+        assert_eq!(
+            totals.refused, 0,
+            "{quotas:?}, jitter {jitter} ms, latency {latency} ms, stall {stall} ms: {totals:?}"
+        );
+        assert!(
+            used >= share,
+            "{quotas:?}, jitter {jitter} ms, latency {latency} ms, stall {stall} ms: {used:.3}, {totals:?}"
+        );
     }
 }
 
