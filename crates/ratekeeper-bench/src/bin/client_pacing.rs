@@ -15,6 +15,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use ratekeeper::core::{Charge, RuleName, Store};
 use ratekeeper::{IetfDraft, Limiter, LimiterBuilder, Quota, RateLimitLayer, Rule, SECOND, key};
 use ratekeeper_client::{Pacer, PacingLayer};
 use ratekeeper_redis::{RedisStore, Servers};
@@ -56,6 +57,11 @@ async fn main() {
     let servers = Servers::one(redis.url()).expect("an address");
     // The server must not fail because the machine is busy: that would be a different benchmark.
     let store = RedisStore::builder(servers).timeout(Duration::from_millis(500)).build().expect("a store");
+    // Until it is connected, it decides nothing, and the server would not describe its limits.
+    let (rule, quota) = (RuleName::new("connected").expect("a name"), Quota::per_second(1));
+    while store.charge(&[Charge::new(rule, "", &quota)]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     table("Redis", span, |limiter| limiter.store(store.clone())).await;
 }
 

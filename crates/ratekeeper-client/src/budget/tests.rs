@@ -182,7 +182,7 @@ fn check(quotas: &[Quota], share: f64) {
         (1, 4, 1, 0, share),
         (2, 15, 20, 0, share - 0.3),
         (3, 30, 1, 0, share - 0.3),
-        (4, 4, 100, 0, share - 0.3),
+        (4, 4, 50, 0, share - 0.3),
         (5, 4, 1, 300, share - 0.3),
     ] {
         let mut simulation = Simulation::new(quotas);

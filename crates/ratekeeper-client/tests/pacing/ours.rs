@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ratekeeper::core::{Charge, RuleName, Store};
 use ratekeeper::{Limiter, LimiterBuilder, Quota, SECOND};
 use ratekeeper_client::Pacer;
 use ratekeeper_redis::{RedisStore, Servers};
@@ -54,5 +55,10 @@ async fn in_redis_none_of_fifty_callers_is_ever_refused() {
     // The server must not fail on a busy machine, because it would admit everything.
     let servers = Servers::one(redis.url()).unwrap();
     let store = RedisStore::builder(servers).timeout(Duration::from_secs(1)).build().unwrap();
+    // Until it is connected, it decides nothing, and the server does not describe its limits.
+    let (rule, quota) = (RuleName::new("connected").unwrap(), Quota::per_second(1));
+    while store.charge(&[Charge::new(rule, "", &quota)]).await.is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     check(|limiter| limiter.store(store.clone())).await;
 }
