@@ -112,7 +112,7 @@ async fn who_waits_is_counted_while_it_waits_and_who_cannot_is_refused() {
     assert_eq!(third.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(second.await.expect("an answer").status(), StatusCode::OK);
     assert_eq!(recorded.value("ratekeeper_waiting{}"), 0.0);
-    for (outcome, count) in [("admitted", 1.0), ("delayed", 1.0), ("no_room", 1.0)] {
+    for (outcome, count) in [("admitted", 1.0), ("delayed", 1.0), ("overloaded", 1.0)] {
         assert_eq!(recorded.decisions("queue", "enforce", outcome), count, "{outcome}");
     }
 }

@@ -5,8 +5,8 @@
 //! - [`RedisStore`] is the store. [`RedisStore::ready`] waits for Redis, [`RedisStore::breaker`] reports whether it
 //!   answers, and [`RedisStore::watch_breaker`] each change.
 //! - [`RedisStoreBuilder`] has the settings: [`timeout`](RedisStoreBuilder::timeout),
-//!   [`longest_pause`](RedisStoreBuilder::longest_pause), [`max_waiting`](RedisStoreBuilder::max_waiting),
-//!   [`deny_from_memory_for`](RedisStoreBuilder::deny_from_memory_for).
+//!   [`max_backoff`](RedisStoreBuilder::max_backoff), [`max_waiting`](RedisStoreBuilder::max_waiting),
+//!   [`denial_cache_ttl`](RedisStoreBuilder::denial_cache_ttl).
 //! - [`Servers`] says where the servers are.
 //! - [`ratekeeper_core::StoreError`] is how a decision fails.
 #![forbid(unsafe_code)]

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use http::{Extensions, StatusCode, request};
 
 use crate::RequestHead;
-use crate::settle::Limits;
+use crate::limiter::settle::Limits;
 
 /// The peer's address, as provided by a server started with connect info.
 #[inline]

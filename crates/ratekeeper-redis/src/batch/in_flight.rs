@@ -10,7 +10,7 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-pub(crate) use self::reply::{Failure, Fate, Landed};
+pub(crate) use self::reply::{Failure, Fate, Received};
 use crate::batch::call::{Call, Few};
 use crate::batch::server_time::ServerTime;
 use crate::batch::settlement;
@@ -58,24 +58,36 @@ enum CommandKind {
     Time,
 }
 
-/// The commands of a flight, ready to be sent.
+/// The commands of a batch, ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Commands {
     all: Vec<Cmd>,
     /// Whether the server may not know the scripts. Then the first command for each has its body.
     lacks_charge: bool,
     lacks_settle: bool,
+    /// Whether each request has a call of its own.
+    apart: bool,
 }
 
-/// What has come back, and the number of the flight that it belongs to.
-pub(crate) type Flown = (usize, Result<Vec<Value>, RedisError>);
+/// How a batch is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mode {
+    /// Whether the server lacks the scripts: the first call of each has its body.
+    pub(crate) with_bodies: bool,
+    /// Whether each request has a call of its own.
+    pub(crate) apart: bool,
+}
 
 impl Commands {
+    const fn new(Mode { with_bodies, apart }: Mode) -> Self {
+        Self { all: Vec::new(), lacks_charge: with_bodies, lacks_settle: with_bodies, apart }
+    }
+
     pub(crate) async fn send(self, connection: &mut MultiplexedConnection) -> Result<Vec<Value>, RedisError> {
         match <[Cmd; 1]>::try_from(self.all) {
             Ok([only]) => Ok(vec![connection.send_packed_command(&only).await?]),
             Err(several) => {
-                let mut pipeline = redis::Pipeline::with_capacity(several.len());
+                let mut pipeline = redis::Pipeline::new();
                 let count = several.len();
                 several.into_iter().for_each(|command| {
                     pipeline.add_command(command);
@@ -93,7 +105,7 @@ impl InFlight {
         asks: Vec<Ask>,
         time: &ServerTime,
         config: &Config,
-        load_scripts: bool,
+        mode: Mode,
         denied: &DenialCache,
     ) -> (Self, Commands) {
         let sent = Instant::now();
@@ -106,8 +118,7 @@ impl InFlight {
             overdue: false,
             left_others: false,
         };
-        let mut commands =
-            Commands { all: Vec::new(), lacks_charge: load_scripts, lacks_settle: load_scripts };
+        let mut commands = Commands::new(mode);
         // A settlement that was kept has a deadline that is long past, and nobody waits for it. Its deadline
         // does not concern the others.
         let awaited = settlements.iter().filter(|ask| !ask.is_unheard());
@@ -119,7 +130,7 @@ impl InFlight {
         let (mut charges, mut peeks) = (Vec::with_capacity(asks.len()), Vec::new());
         for ask in asks {
             match &ask.kind {
-                Kind::Charge { .. } | Kind::Peek { .. } if goes_alone(&ask, config) => {
+                Kind::Charge { .. } | Kind::Peek { .. } if goes_alone(&ask, mode.apart, config) => {
                     let peek = matches!(ask.kind, Kind::Peek { .. });
                     if ask.asking {
                         flight.add_asking(&mut commands);
@@ -160,7 +171,9 @@ impl InFlight {
             overdue: false,
             left_others: false,
         };
-        (flight, Commands { all: vec![redis::cmd("TIME")], lacks_charge: false, lacks_settle: false })
+        let mut commands = Commands::new(Mode::default());
+        commands.all.push(redis::cmd("TIME"));
+        (flight, commands)
     }
 
     fn add_asking(&mut self, commands: &mut Commands) {
@@ -171,7 +184,7 @@ impl InFlight {
     /// Adds settlements. Those of one slot share a call, up to the batch size.
     fn settle(&mut self, commands: &mut Commands, settlements: Vec<Ask>, config: &Config) {
         let (alone, together): (Vec<_>, Vec<_>) =
-            settlements.into_iter().partition(|ask| goes_alone(ask, config));
+            settlements.into_iter().partition(|ask| goes_alone(ask, commands.apart, config));
         for mut asks in alone.into_iter().map(|ask| vec![ask]).chain(by_slot(together, config.cluster)) {
             while !asks.is_empty() {
                 let rest = asks.split_off(asks.len().min(config.batch));
@@ -266,8 +279,8 @@ pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
 
 /// Whether it must not share a call: its slot may be moving, with some counters on one node and some on the
 /// other. A node does none of a call that is about both, however often it is asked.
-const fn goes_alone(ask: &Ask, config: &Config) -> bool {
-    config.cluster && (ask.asking || ask.attempts > 0 || ask.redirects > 0)
+const fn goes_alone(ask: &Ask, apart: bool, config: &Config) -> bool {
+    apart || (config.cluster && (ask.asking || ask.attempts > 0 || ask.redirects > 0))
 }
 
 /// Groups questions that may be asked in one call.

@@ -1,7 +1,6 @@
 //! What is sent to Redis together: the queue, the size of a batch, its encoding and its replies.
 
 pub(crate) mod call;
-pub(crate) mod concurrency;
 pub(crate) mod decode;
 pub(crate) mod encode;
 mod group;

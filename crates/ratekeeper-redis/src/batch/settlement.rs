@@ -1,28 +1,14 @@
-//! What is done about a charge after it was made: refunds and debits.
+//! Encodes refunds and debits.
 //!
 //! Settlements that wait at the same moment share a call, in which each counter is named once.
 
-use ratekeeper_core::{Quota, Receipt, Timestamp};
+use ratekeeper_core::Timestamp;
 use redis::Cmd;
 
 use crate::batch::encode::{push, push_head, push_times, push_u16};
 use crate::name::{Counted, Names};
+use crate::request::settlement::{Settlement, What};
 use crate::script;
-
-/// One settlement of one counter.
-#[derive(Clone, Debug)]
-pub(crate) struct Settlement {
-    pub(crate) counter: Counted,
-    pub(crate) what: What,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum What {
-    /// Gives back.
-    Refund { cost: u32, receipt: Option<Receipt> },
-    /// Takes what is due, whether or not it fits. The quota is valid, and the cost is not zero.
-    Debit { quota: Quota, cost: u32, receipt: Option<Receipt> },
-}
 
 /// The command that makes settlements, in their order. `now` is the time to use, if it is not to be the
 /// server's. `with_body`: the server may not know the script.

@@ -95,7 +95,6 @@ end
 -- to keep if nothing is charged, unless they are what there is, and when they expire; and the previous state.
 local function open(k, q, value)
   value = whole(k, value)
-  expired[k] = expired[k] or -1
   local current, previous = read_states(value)
   -- What is not a counter is not ours. It may be of any size, and may be there for ever.
   if not current and value == values[k] then values[k] = false end
@@ -128,7 +127,7 @@ local function charge(k, value, t, times)
     if not a then
       a, b, c, kept, expires, other = open(k, q, value)
     else
-      expired[k] = expired[k] or expires
+      if value == values[k] then expired[k] = expires end
       if set_back then
         whole(k, value)
         kept, expires = of.store(q, a, b, c)

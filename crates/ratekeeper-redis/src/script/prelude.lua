@@ -42,9 +42,9 @@ time = time[1] * 1000000 + time[2]
 if now == 0 then now = time else to_server = time - now + 3.6e9 end
 
 -- The expiry of a key, in milliseconds of the server's time. It is absolute, because the script may have begun
--- some time before it read the time.
+-- some time before it read the time. What counts nothing has expired already.
 local function expiry(expires)
-  return ceil((max(expires, now + 1000) + to_server) / 1000) .. ''
+  return expires > now and ceil((expires + to_server) / 1000) .. '' or '1'
 end
 
 -- How many bytes a number takes.
@@ -123,6 +123,7 @@ function bucket.store(q, full, parts)
   local text = write('<I7', full)
   if is_longer(full - now, parts, q.fill, q.fill_parts) then text = sub(text, 1, 6) .. char(byte(text, 7) + 128) end
   if q.wide > 0 then text = text .. write('<I' .. q.wide, parts) end
+  if full == now and parts == 0 then return q.head .. text, 0 end
   -- A key is kept until the second multiple of `grid` after the bucket is full. To extend the expiry of a key takes
   -- Redis longer than to change its value, and so it is done for one charge in eight.
   return q.head .. text, full - full % q.grid + 2 * q.grid

@@ -59,7 +59,7 @@ impl Timeline {
             random.focus();
         }
         let clock = ManualClock::new(Timestamp::from_micros(1_700_000_000_000_000 + random.below(1 << 45)));
-        let deny_for = if matches!(about, About::DeniedFromMemory) { SECOND } else { Duration::ZERO };
+        let denial_cache_ttl = if matches!(about, About::DeniedFromMemory) { SECOND } else { Duration::ZERO };
         let prefix = format!("{about:?}-{seed}");
         let store = || patient(shared_server()).clock(clock.clone()).prefix(prefix.as_str());
         let memory = MemoryStore::builder().max_keys(1_000).clock(clock.clone()).build();
@@ -67,7 +67,7 @@ impl Timeline {
             about,
             seed,
             step: 0,
-            redis: ready(store().deny_from_memory_for(deny_for)).await,
+            redis: ready(store().denial_cache_ttl(denial_cache_ttl)).await,
             elsewhere: ready(store()).await,
             memory: (!matches!(about, About::StepsBack)).then_some(memory),
             model: HashMap::new(),
