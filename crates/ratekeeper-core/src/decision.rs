@@ -305,6 +305,7 @@ impl Decision {
         }
     }
 
+    #[inline]
     fn as_slice(&self) -> &[(RuleName, Outcome)] {
         match &self.outcomes {
             Outcomes::One(one) => std::slice::from_ref(one),
@@ -333,12 +334,14 @@ impl Decision {
 
     /// When the store decided, on the store's clock; if several servers decided, the latest of their times.
     #[must_use]
+    #[inline]
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
     /// Whether the request may proceed.
     #[must_use]
+    #[inline]
     pub fn is_admitted(&self) -> bool {
         match &self.outcomes {
             Outcomes::One((_, only)) => only.is_admitted(),
@@ -347,6 +350,7 @@ impl Decision {
     }
 
     /// Each rule's outcome, in the order of the charges.
+    #[inline]
     pub fn outcomes(&self) -> impl ExactSizeIterator<Item = (RuleName, &Outcome)> + Clone {
         self.as_slice().iter().map(|(rule, outcome)| (*rule, outcome))
     }

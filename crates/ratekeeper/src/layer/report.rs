@@ -34,6 +34,7 @@ impl Report {
     pub(super) const NOTHING: Self =
         Self { decision: Decision::new(Timestamp::UNIX_EPOCH), legacy: false, exposed: false, more: None };
 
+    #[inline]
     pub(super) fn new(
         decision: Decision,
         fields: HeaderFields,
@@ -42,10 +43,12 @@ impl Report {
         account: Option<Arc<Account>>,
         shadows: Option<Arc<ShadowReport>>,
     ) -> Self {
-        let shadows = shadows.map(|shadows| (fields, shadows));
-        let more = (!lines.is_empty() || account.is_some() || shadows.is_some())
-            .then(|| Box::new(More { lines, account, shadows }));
-        Self { decision, legacy: fields.legacy, exposed, more }
+        let mut report = Self { decision, legacy: fields.legacy, exposed, more: None };
+        if fields.ietf.is_some() || account.is_some() || shadows.is_some() {
+            let shadows = shadows.map(|shadows| (fields, shadows));
+            report.more = Some(Box::new(More { lines, account, shadows }));
+        }
+        report
     }
 
     /// Writes it to a response, respecting what an inner layer or the handler has reported.
@@ -56,6 +59,10 @@ impl Report {
         }
         // An inner layer has denied. Its decision is then the reason for the response.
         let denied_within = response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted());
+        if let Some(more) = &more {
+            // At once for all fields, so that the map grows once.
+            let _ = response.headers_mut().try_reserve(more.lines.fields() + 3);
+        }
         let shadows = more.as_ref().and_then(|more| more.shadows.as_ref());
         if let Some((fields, shadows)) = shadows {
             write_shadows(&self.decision, *fields, shadows, denied_within, response);

@@ -16,7 +16,7 @@ use crate::rule::{MissingKey, QuotaChoice, Role, Rules, TierChoice, TierFuture, 
 /// What is to be charged for a request, under the rules that were in force when it arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    pub(crate) entries: SmallVec<[Planned; 2]>,
+    pub(crate) entries: SmallVec<[Planned; 3]>,
     /// The charges made only in shadow.
     pub(crate) shadows: Vec<Planned>,
     /// The charge of a rule that denies, because the request does not have its key.
