@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn limiter(server: &RedisServer, quota: Quota) -> (Limiter, RedisStore) {
     let servers = Servers::one(server.url()).expect("an address");
-    let builder = RedisStore::builder(servers).timeout(PATIENCE).deny_from_memory_for(PATIENCE);
+    let builder = RedisStore::builder(servers).timeout(PATIENCE).denial_cache_ttl(PATIENCE);
     let store = builder.build().expect("a store");
     store.ready(PATIENCE).await.expect("the server works");
     let builder = Limiter::builder().store(store.clone()).rule(Rule::new("fleet", quota));

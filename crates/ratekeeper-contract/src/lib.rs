@@ -1,4 +1,9 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where to find what
+//!
+//! - [`suite!`] makes a test of each case, for a store of [`ratekeeper_core::Store`].
+//! - [`Harness`] is what a store's tests implement; [`MemoryHarness`] is one.
 #![forbid(unsafe_code)]
 
 mod bench;

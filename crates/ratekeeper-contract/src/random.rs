@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper_core::Quota;
+use ratekeeper_core::{DAY, Quota};
 
 /// Numbers that look random and are the same each time (SplitMix64).
 pub(crate) struct Random(pub(crate) u64);
@@ -40,13 +40,15 @@ impl Random {
     /// A pause that matters to a quota: zero, a little, a part of its refill, or more than all of it.
     pub(crate) fn pause(&mut self, quota: &Quota) -> Duration {
         let refill = quota.full_refill().as_micros() as u64;
-        Duration::from_micros(match self.below(8) {
+        let pause = Duration::from_micros(match self.below(8) {
             0..=2 => 0,
             3 => self.below(1_000),
             4 | 5 => self.below(refill / 10 + 2),
             6 => self.below(refill + 2),
             _ => self.below(3 * refill + 2),
-        })
+        });
+        // So that a history does not reach the end of what clocks can count.
+        pause.min(1_000 * DAY)
     }
 
     pub(crate) fn cost(&mut self, quota: &Quota) -> u32 {

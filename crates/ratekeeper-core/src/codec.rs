@@ -24,7 +24,8 @@
 //! | | 1 to 4, twice | count of the window before, count of this one |
 //! | sliding log | 1 | *w*, 1 to 4 |
 //! | | 4 | cost of all entries |
-//! | | 7 + *w*, each | moment and cost of an entry, oldest first. Before the oldest there may be zeros, and after the newest moments of 2⁵³ or more with a cost of zero, which reserve room for others |
+//! | | 4, twice | the place of the first entry, counted from zero; how many entries there are |
+//! | | 7 + *w*, each | places: moment and cost of an entry, oldest first. Those before and after the entries mean nothing, so that a store can change a long log where it is |
 //!
 //! With a previous state:
 //!
@@ -68,6 +69,8 @@ const MOMENT: usize = 7;
 const INDEX: usize = 6;
 /// The width of the cost of a whole log.
 const TOTAL: usize = 4;
+/// The width of the place of an entry.
+const PLACE: usize = 4;
 /// The shortest period that a quota has.
 const SHORTEST: u64 = 1_000;
 
@@ -138,6 +141,8 @@ fn encode_one(counted: &Counted) -> Vec<u8> {
             let width = log.entries().map(|(_, cost)| width(cost.into())).max().unwrap_or(1);
             write(&mut bytes, width as u64, 1);
             write(&mut bytes, log.total(), TOTAL);
+            write(&mut bytes, 0, PLACE);
+            write(&mut bytes, log.entries().count() as u64, PLACE);
             for (at, cost) in log.entries() {
                 write(&mut bytes, at, MOMENT);
                 write(&mut bytes, cost.into(), width);
@@ -259,16 +264,14 @@ fn read_bucket(mut rest: &[u8], quota: &Quota) -> Option<Bucket> {
 fn read_log(mut rest: &[u8]) -> Option<Log> {
     let width = read(&mut rest, 1).filter(|width| (1..=4).contains(width))? as usize;
     let total = read(&mut rest, TOTAL)?;
-    let entries = rest.chunks_exact(MOMENT + width);
-    if !entries.remainder().is_empty() {
-        return None;
-    }
-    let entries = entries.map(|entry| {
+    let (first, count) = (read(&mut rest, PLACE)? as usize, read(&mut rest, PLACE)? as usize);
+    let places = rest.chunks_exact(MOMENT + width);
+    let end = first.checked_add(count).filter(|end| *end <= places.len());
+    end.filter(|_| places.remainder().is_empty())?;
+    let entries = places.skip(first).take(count).map(|entry| {
         let (at, cost) = entry.split_at(MOMENT);
         (number(at), number(cost) as u32)
     });
-    let entries =
-        entries.skip_while(|entry| *entry == (0, 0)).take_while(|(at, cost)| *at < END || *cost > 0);
     let log = Log::from_entries(entries);
     let in_order = log.entries().is_sorted_by_key(|(at, _)| at);
     let in_time = log.entries().last().is_none_or(|(at, _)| at < END);

@@ -1,4 +1,12 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where to find what
+//!
+//! - [`Quota`] and its [`Algorithm`]; [`Key`]; [`Charge`], [`Refund`] and [`Debit`].
+//! - [`Decision`], with an [`Outcome`] for each rule, and [`Retry`]; [`StoreError`].
+//! - [`Store`], and how it answers: [`Answer`]. [`MemoryStore`] is one; [`MemoryStore::evicted`] counts what did not fit.
+//! - [`algorithm`], for stores that keep their states elsewhere; [`algorithm::Counter`] follows changes of quotas.
+//! - [`Clock`]: [`SystemClock`], and [`ManualClock`] for tests.
 
 pub mod algorithm;
 mod charge;
@@ -7,6 +15,7 @@ pub mod clock;
 pub mod codec;
 mod decision;
 mod error;
+mod ietf;
 mod key;
 mod memory;
 pub mod quota;
@@ -19,6 +28,7 @@ pub use charge::{Charge, Debit, Receipt, Refund};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use decision::{Decision, Outcome, Retry};
 pub use error::{StoreError, StoreErrorKind};
+pub use ietf::IetfDraft;
 pub use key::{Key, KeyRef};
 pub use memory::{KeyHash, MemoryStore, MemoryStoreBuilder};
 pub use quota::{Algorithm, DAY, HOUR, MINUTE, Quota, QuotaError, SECOND, Share};

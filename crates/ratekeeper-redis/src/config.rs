@@ -17,16 +17,12 @@ pub(crate) struct Config {
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) max_waiting: usize,
-    /// How many counters a call has at most, and how many requests go together. While one half of a crowd is
-    /// decided, the other is answered and asks again. Less than half would leave the server idle, because it
-    /// reads everything that has arrived and answers when all of it is done. More would block it for others
-    /// for longer than a millisecond.
+    /// How many counters a call has at most, and how many requests a batch. More would block the server for
+    /// others for longer than a millisecond.
     pub(crate) batch: usize,
-    /// How long to poll for a crowd's answer before the task that waits for it sleeps.
-    pub(crate) spin: Duration,
-    pub(crate) longest_pause: Duration,
-    pub(crate) deny_for: Duration,
-    pub(crate) denied_keys: usize,
+    pub(crate) max_backoff: Duration,
+    pub(crate) denial_cache_ttl: Duration,
+    pub(crate) denial_cache_capacity: usize,
     /// Whether the counters are on a cluster, where each call is about one slot.
     pub(crate) cluster: bool,
     /// A time to decide at instead of the server's.
@@ -50,12 +46,6 @@ impl Config {
         (self.timeout * SILENCE).max(LEAST_SILENCE).min(self.timeout + MOST_SILENCE)
     }
 
-    /// How long an answer of a server that counts as near takes at most. A request can wait that long for
-    /// others to come along, and still be answered in time.
-    pub(crate) fn near(&self) -> Duration {
-        self.timeout / 4
-    }
-
     /// The time to pass to the script, if it is not to use the server's.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.clock.as_ref().map(Clock::now)
@@ -71,10 +61,9 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(1),
             max_waiting: 10_000,
             batch: 256,
-            spin: Duration::from_micros(100),
-            longest_pause: Duration::from_secs(1),
-            deny_for: Duration::from_secs(1),
-            denied_keys: 100_000,
+            max_backoff: Duration::from_secs(1),
+            denial_cache_ttl: Duration::from_secs(1),
+            denial_cache_capacity: 100_000,
             cluster: false,
             clock: None,
             watch: Arc::default(),

@@ -2,30 +2,30 @@
 //!
 //! Once Redis has denied a key, only a refund, a reset or a changed rule can admit it before its wait is
 //! over. So a counter that denied is remembered, and asked in place of Redis. It is remembered for at most a
-//! second at a time, because refunds by other processes are not known here.
+//! second at a time, because refunds by other processes are not known here. Then one request asks Redis, and
+//! those that arrive before the answer wait for it: a flood costs one question a second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ratekeeper_core::algorithm::Counter;
+use ratekeeper_core::algorithm::{Ask, Counter};
 use ratekeeper_core::{
     Algorithm, Charge, Clock, Decision, ManualClock, Outcome, Quota, Retry, SystemClock, Timestamp,
 };
 use smallvec::SmallVec;
+use tokio::sync::watch;
 
 use crate::config::Config;
 use crate::name::{ByHash, Counted, Names};
 use crate::request::Charges;
-use crate::request::totals::Totals;
-use crate::request::verdict::Verdict;
 
 /// How many shards the counters are in, each with its own lock.
 const SHARDS: usize = 16;
 
-/// How often Redis may be asked for more than is known about requests that one counter denies, for as long as
-/// that is remembered.
+/// How often Redis may be asked about other rules of requests that one counter denies, for as long as that is
+/// remembered.
 const QUESTIONS: u8 = 16;
 
 /// Counters that were part of a denial.
@@ -49,14 +49,37 @@ struct Shard {
     next_sweep: Passed,
 }
 
-/// How much is known of a denied request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Knowledge {
-    /// Everything: Redis need not be asked.
-    Enough,
-    /// Only that it is denied; Redis may be asked about the other rules.
-    Partial,
+/// What is known of a request.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// It is denied, and Redis need not be asked.
+    Denied(Decision),
+    /// Redis is asked.
+    Ask,
+    /// Redis is asked about a counter that would still deny. Others wait for the answer until this is
+    /// dropped.
+    Lead(Question),
+    /// Another request asks Redis about such a counter. The channel is closed when that is over.
+    Follow(watch::Receiver<()>),
 }
+
+/// A question about a counter that would still deny.
+#[derive(Debug)]
+pub(crate) struct Question {
+    cache: Arc<DenialCache>,
+    hash: u64,
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        if let Some(entry) = self.cache.shard(self.hash).entries.get_mut(&self.hash) {
+            entry.question = None;
+        }
+    }
+}
+
+/// The counters of a request that were looked at.
+type Seen = HashSet<u64, ByHash>;
 
 /// The outcome of a charge, and its time by Redis's clock.
 type Said = (Timestamp, Outcome);
@@ -84,42 +107,36 @@ impl LocalClock {
 struct Entry {
     counter: Counter,
     quota: Quota,
-    /// The cost that was denied. For a log, only what matters for that cost is known.
-    cost: u32,
+    /// Up to which cost everything is known. Of a log, the script only returns what matters for costs up to
+    /// the next power of two.
+    known_cost: u32,
     /// When Redis was asked, in time that [has passed](DenialCache::passed).
     asked: Passed,
     /// When Redis decided, by its own clock.
     decided: Timestamp,
     /// For a log: until when enough of it is known.
     until: Option<Timestamp>,
-    /// How often Redis was asked about other counters of requests that this one denies, or about larger
-    /// costs, and since when that is counted.
-    questions: u8,
-    questions_since: Passed,
+    /// How often Redis was asked about other rules of requests that this one denies, and since when that is
+    /// counted.
+    questions: (u8, Passed),
+    /// Closed when the question about it that is in flight is over: with the next answer at the latest,
+    /// which replaces the entry.
+    question: Option<watch::Sender<()>>,
 }
 
 impl Entry {
-    /// The cost to peek at in place of the cost asked for; `None` if Redis is to be asked.
-    ///
-    /// For a log it is not known how long a cost larger than the denied one would have to wait, only that it
-    /// is no less. Redis can tell, but is asked only so often: otherwise a caller over its limit could have
-    /// it asked each time, with a rising cost. After that, the shorter wait is reported.
-    fn cost_for(&mut self, cost: u32, now: Passed, valid_for: Passed) -> Option<u32> {
-        let is_known = cost <= self.cost || self.quota.algorithm() != Algorithm::SlidingLog;
-        // A cost that never fits has nothing to wait for.
-        if is_known || cost > self.quota.max() {
-            return Some(cost);
-        }
-        if self.may_ask(now, valid_for) { None } else { Some(self.cost) }
+    /// What the counter answers to a charge, and when by Redis's clock; `None` if Redis has to be asked.
+    fn peek(&self, charge: &Charge<'_>, local: Passed, valid_for: Passed) -> Option<Said> {
+        // A caller whose costs rise has Redis asked whenever they double, which is 32 times at most. A cost
+        // that never fits has nothing to wait for.
+        let is_known = charge.cost <= self.known_cost || charge.cost > self.quota.max();
+        let now = self.now(local, valid_for).filter(|_| is_known)?;
+        Some((now, self.counter.peek(&self.quota, Ask::of(charge), now)))
     }
 
-    /// Whether Redis may be asked for more than is known. Counts the question.
-    const fn may_ask(&mut self, now: Passed, valid_for: Passed) -> bool {
-        if now.saturating_sub(self.questions_since) >= valid_for {
-            (self.questions_since, self.questions) = (now, 0);
-        }
-        self.questions = self.questions.saturating_add(1);
-        self.questions <= QUESTIONS
+    /// Whether the counter would deny a charge, if nothing has changed since it was asked too long ago.
+    fn would_deny(&self, charge: &Charge<'_>, local: Passed) -> bool {
+        self.peek(charge, local, Passed::MAX).is_some_and(|(_, outcome)| !outcome.is_admitted())
     }
 
     /// A lower bound for the time by Redis's clock, if the entry still counts.
@@ -141,26 +158,14 @@ fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<T
     if quota.algorithm() != Algorithm::SlidingLog || outcome.reset_after().is_zero() {
         return None;
     }
-    match outcome.retry() {
-        None => Some(decided.saturating_add(outcome.refill_after())),
-        Some(Retry::After(wait)) => Some(decided.saturating_add(wait)),
-        // This holds until all entries have left.
-        Some(Retry::Never) => None,
-    }
+    let known_for = match outcome.retry() {
+        Some(Retry::After(wait)) => wait,
+        None | Some(Retry::Never) => outcome.refill_after(),
+    };
+    Some(decided.saturating_add(known_for))
 }
 
 impl Shard {
-    /// Forgets a counter that is asked under another quota: Redis has to be asked, which keeps the count of
-    /// both. Returns whether it did.
-    #[inline]
-    fn forget_unless_under(&mut self, hash: u64, quota: &Quota) -> bool {
-        let is_other = self.entries.get(&hash).is_some_and(|entry| entry.quota != *quota);
-        if is_other {
-            self.entries.remove(&hash);
-        }
-        is_other
-    }
-
     /// Drops what no longer counts, and returns whether anything was dropped. This is not done for each new
     /// key: if all are denied for longer, it would search for nothing, again and again.
     fn make_room(&mut self, now: Passed, valid_for: Passed) -> bool {
@@ -185,8 +190,8 @@ impl DenialCache {
         let clock = config.clock.clone();
         Self {
             clock: clock.map_or_else(LocalClock::system, LocalClock::Manual),
-            valid_for: nanos(config.deny_for),
-            max_per_shard: config.denied_keys.div_ceil(SHARDS),
+            valid_for: nanos(config.denial_cache_ttl),
+            max_per_shard: config.denial_cache_capacity.div_ceil(SHARDS),
             names: Arc::clone(&config.names),
             used: AtomicBool::new(false),
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -218,91 +223,75 @@ impl DenialCache {
         self.valid_for == 0 || self.max_per_shard == 0
     }
 
-    /// The denial of a charge about which Redis need not be asked.
-    #[inline]
-    pub(crate) fn find_one(&self, charge: &Charge<'_>) -> Option<(Timestamp, Outcome)> {
-        if self.is_empty() {
-            return None;
-        }
-        let mut at = Timestamp::UNIX_EPOCH;
-        let outcome = self.look(charge, &mut at);
-        (!outcome.is_admitted()).then_some((at, outcome))
-    }
-
-    /// The outcome of a charge by what is remembered, and its time by Redis's clock. If nothing is
-    /// remembered, it is admitted.
+    /// What is known of a request: one charge that does not fit is enough to deny it.
     ///
-    /// An outcome that is returned directly is not copied, which would take as long as the rest.
-    #[inline(never)]
-    fn look(&self, charge: &Charge<'_>, at: &mut Timestamp) -> Outcome {
-        const UNKNOWN: Outcome = Outcome::admitted(0, 0, Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        let hash = self.names.hash(charge.rule, charge.key);
-        let passed = self.passed();
-        let mut shard = self.shard(hash);
-        shard.forget_unless_under(hash, charge.quota);
-        let Some(entry) = shard.entries.get_mut(&hash) else { return UNKNOWN };
-        let Some(now) = entry.now(passed, self.valid_for) else { return UNKNOWN };
-        let Some(cost) = entry.cost_for(charge.cost, passed, self.valid_for) else { return UNKNOWN };
-        *at = now;
-        entry.counter.peek(charge.quota, cost, now)
-    }
-
-    /// The denial of a request about which Redis need not be asked: one charge that is known not to fit is
-    /// enough.
-    ///
-    /// If all of its counters are known, the decision is what Redis would say. If not, Redis may be asked,
-    /// but only so often for the counter that denies: otherwise a caller over its limit could have Redis
-    /// asked each time, by naming another key for another rule. A rule that is not known here is reported
-    /// with a full budget.
-    pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<(Decision, Knowledge)> {
-        if self.is_empty() {
-            return None;
-        }
-        let local = self.passed();
-        let mut known: SmallVec<[(u32, Option<Said>); 4]> = SmallVec::new();
-        let (mut denied, mut totals) = (None, Totals::new(charges.len()));
-        for charge in charges {
-            // The request's earlier charges to the same counter have to fit as well.
-            let hash = self.names.hash(charge.rule, charge.key);
-            let earlier = totals.add(hash, charge.cost).unwrap_or(0);
-            let cost = u32::try_from(earlier + u64::from(charge.cost)).ok()?;
-            let said = self.peek(hash, charge.quota, cost, local)?;
-            if let Some((now, _)) = said.filter(|(_, outcome)| !outcome.is_admitted()) {
-                denied = denied.or(Some((hash, now)));
+    /// If Redis was always asked about other rules whose counters are not known, a caller over its limit could
+    /// have it asked each time, by naming another key for another rule. So it is asked only so often, and
+    /// otherwise they are reported with a full budget.
+    pub(crate) fn lookup(self: &Arc<Self>, charges: &[Charge<'_>]) -> Lookup {
+        while !self.is_empty() {
+            let local = self.passed();
+            let mut known: SmallVec<[Option<Said>; 4]> = SmallVec::new();
+            let (mut denied, mut stale, mut seen) = (None, None, Seen::default());
+            for charge in charges {
+                let hash = self.names.hash(charge.rule, charge.key);
+                // A request that charges a counter twice is rare, and what it is told depends on both charges.
+                if charges.len() > 1 && !seen.insert(hash) {
+                    return Lookup::Ask;
+                }
+                let mut shard = self.shard(hash);
+                let entry = shard.entries.get(&hash);
+                if entry.is_some_and(|entry| entry.quota != *charge.quota) {
+                    // Redis has to be asked, which keeps the count of both.
+                    shard.entries.remove(&hash);
+                    return Lookup::Ask;
+                }
+                let said = entry.and_then(|entry| entry.peek(charge, local, self.valid_for));
+                if let Some((now, _)) = said.filter(|(_, outcome)| !outcome.is_admitted()) {
+                    denied = denied.or(Some((hash, now)));
+                } else if entry.is_some_and(|entry| entry.would_deny(charge, local)) {
+                    stale = stale.or(Some(hash));
+                }
+                known.push(said);
             }
-            known.push((cost, said));
+            if let Some((hash, now)) = denied {
+                if known.iter().any(Option::is_none) && self.may_ask_more(hash, local) {
+                    return Lookup::Ask;
+                }
+                let mut decision = Decision::new(now);
+                for (charge, said) in charges.iter().zip(known) {
+                    let whole = || Counter::new(charge.quota).peek(charge.quota, Ask::of(charge), now);
+                    decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
+                }
+                return Lookup::Denied(decision);
+            }
+            let Some(hash) = stale else { return Lookup::Ask };
+            let mut shard = self.shard(hash);
+            let Some(entry) = shard.entries.get_mut(&hash) else { return Lookup::Ask };
+            if entry.now(local, self.valid_for).is_some() {
+                // It was answered in the meantime.
+                continue;
+            }
+            if let Some(question) = &entry.question {
+                return Lookup::Follow(question.subscribe());
+            }
+            entry.question = Some(watch::Sender::new(()));
+            return Lookup::Lead(Question { cache: Arc::clone(self), hash });
         }
-        let (hash, now) = denied?;
-        let may_ask = known.iter().any(|(_, said)| said.is_none()) && self.may_ask(hash, local);
-        let mut decision = Decision::new(now);
-        for (charge, (cost, said)) in charges.iter().zip(known) {
-            let whole = || Counter::new(charge.quota).peek(charge.quota, cost, now);
-            decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
-        }
-        Some((decision, if may_ask { Knowledge::Partial } else { Knowledge::Enough }))
+        Lookup::Ask
     }
 
-    /// The outcome of a charge of this cost by what is remembered, if anything is, and its time by Redis's
-    /// clock. `None` if it was counted under another quota, about which Redis has to be asked.
-    #[inline]
-    fn peek(&self, hash: u64, quota: &Quota, cost: u32, local: Passed) -> Option<Option<Said>> {
-        let mut shard = self.shard(hash);
-        if shard.forget_unless_under(hash, quota) {
-            return None;
-        }
-        let said = shard.entries.get_mut(&hash).and_then(|entry| {
-            let now = entry.now(local, self.valid_for)?;
-            let cost = entry.cost_for(cost, local, self.valid_for)?;
-            Some((now, entry.counter.peek(quota, cost, now)))
-        });
-        Some(said)
-    }
-
-    /// Whether Redis may be asked about the other charges of a request that this counter denies. Counts the
+    /// Whether Redis may be asked about other rules of a request that this counter denies. Counts the
     /// question.
-    fn may_ask(&self, hash: u64, local: Passed) -> bool {
+    fn may_ask_more(&self, hash: u64, local: Passed) -> bool {
         let mut shard = self.shard(hash);
-        shard.entries.get_mut(&hash).is_none_or(|entry| entry.may_ask(local, self.valid_for))
+        let Some(entry) = shard.entries.get_mut(&hash) else { return true };
+        let (count, since) = &mut entry.questions;
+        if local.saturating_sub(*since) >= self.valid_for {
+            (*count, *since) = (0, local);
+        }
+        *count = count.saturating_add(1);
+        *count <= QUESTIONS
     }
 
     /// Remembers Redis's answer to a request. If it was denied, all of its counters are remembered; if not,
@@ -312,16 +301,19 @@ impl DenialCache {
         charges: &Charges,
         counters: &[Counter],
         places: &[usize],
-        verdict: &Verdict,
+        decision: &Decision,
         asked: Passed,
     ) {
-        if self.is_off() || (verdict.is_admitted() && self.is_empty()) {
+        if self.is_off() || (decision.is_admitted() && self.is_empty()) {
             return;
         }
-        let decision = verdict.to_decision();
-        let mut totals = Totals::new(charges.len());
-        for ((charge, place), (_, outcome)) in charges.iter().zip(places).zip(decision.outcomes()) {
-            let earlier = totals.add(*place as u64, charge.cost).unwrap_or(0);
+        let mut seen = Seen::default();
+        let charged = charges.iter().zip(places).zip(decision.outcomes());
+        let mut charged: SmallVec<[_; 4]> =
+            charged.filter(|((_, place), _)| seen.insert(**place as u64)).collect();
+        // Those that deny come last: whoever finds them finds the others, too.
+        charged.sort_by_key(|(_, (_, outcome))| !outcome.is_admitted());
+        for ((charge, place), (_, outcome)) in charged {
             let hash = charge.counter.hash;
             let mut shard = self.shard(hash);
             let is_known = shard.entries.contains_key(&hash);
@@ -343,13 +335,20 @@ impl DenialCache {
                 // Redis is asked about what is not remembered.
                 continue;
             }
-            let cost = u32::try_from(earlier + u64::from(charge.cost)).unwrap_or(u32::MAX);
+            let cost = charge.cost;
+            let known_cost = match (charge.quota.algorithm(), outcome.retry()) {
+                (Algorithm::SlidingLog, None) => cost,
+                (Algorithm::SlidingLog, Some(Retry::After(_))) => {
+                    cost.checked_next_power_of_two().unwrap_or(u32::MAX)
+                }
+                (Algorithm::SlidingLog, Some(Retry::Never)) => 0,
+                _ => u32::MAX,
+            };
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
-            let before = shard.entries.get(&hash);
-            let (questions, questions_since) =
-                before.map_or((0, asked), |before| (before.questions, before.questions_since));
-            let entry = Entry { counter, quota, cost, asked, decided, until, questions, questions_since };
+            let questions = shard.entries.get(&hash).map_or((0, asked), |before| before.questions);
+            let entry =
+                Entry { counter, quota, known_cost, asked, decided, until, questions, question: None };
             shard.entries.insert(hash, entry);
             self.used.store(true, Ordering::Relaxed);
         }

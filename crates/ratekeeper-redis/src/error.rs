@@ -6,6 +6,8 @@ use std::fmt;
 use ratekeeper_core::{StoreError, StoreErrorKind};
 use redis::{ErrorKind, RedisError};
 
+use crate::script::REFUSED;
+
 /// A store cannot be built.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -90,8 +92,22 @@ pub(crate) fn is_refusal(error: &RedisError) -> bool {
             let mut words = detail.into_iter().flat_map(str::split_whitespace);
             words.any(|word| word.strip_prefix('-').is_some_and(|code| REFUSALS.contains(&code)))
         }
-        code => code.is_some_and(|code| REFUSALS.contains(&code)),
+        code => code.is_some_and(|code| code == REFUSED || REFUSALS.contains(&code)),
     }
+}
+
+/// What Redis says if a command, or a command of a script, is not permitted or not known.
+const PERMISSION: [&str; 4] = ["NOPERM", "can't run this command", "nknown Redis command", "unknown command"];
+
+/// Whether an error concerns only the requests that share the call, and none of them was counted: a command
+/// that some of them need is not permitted or does not exist, or a script could not read a counter. Other
+/// requests may need other commands; but without those that call scripts nothing works.
+pub(crate) fn is_of_the_call(error: &RedisError) -> bool {
+    let text = error.to_string();
+    let any = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let is_script = error.code() == Some(REFUSED) && !any(&REFUSALS);
+    let is_permission = error.code() == Some("NOPERM") || any(&PERMISSION);
+    (is_script || is_permission) && !text.to_lowercase().contains("'eval")
 }
 
 #[cfg(test)]
@@ -128,5 +144,28 @@ mod tests {
             assert!(!is_refusal(&error(line)), "{line}");
         }
         assert!(!is_refusal(&RedisError::from((ErrorKind::Io, "broken"))));
+    }
+
+    #[test]
+    fn a_permission_concerns_some_requests_unless_it_is_to_call_scripts() {
+        for line in [
+            "ERR The user executing the script can't run this command or subcommand script: f, on @user_script:1.",
+            "ERR Unknown Redis command called from script script: f, on @user_script:1.",
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "NOPERM this user has no permissions to run the 'del' command",
+            "ERR unknown command 'DEL', with args beginning with: 'a'",
+            "RKREFUSED ERR The user executing the script can't run this command or subcommand",
+            "RKREFUSED WRONGTYPE Operation against a key holding the wrong kind of value",
+        ] {
+            assert!(is_of_the_call(&error(line)), "{line}");
+        }
+        for line in [
+            "NOPERM this user has no permissions to run the 'evalsha' command",
+            "ERR unknown command 'EVAL', with args beginning with: 'a'",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "RKREFUSED MASTERDOWN Link with MASTER is down",
+        ] {
+            assert!(!is_of_the_call(&error(line)), "{line}");
+        }
     }
 }

@@ -24,14 +24,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, NoDuration> {
         message: format!("`{text}` is no length of time: {reason}"),
         help: help.or_else(|| Some("write it like `500ms`, `30s`, `1h 30m` or `minute`".to_owned())),
     };
-    let mut rest = text.trim();
+    let mut rest = text.trim_matches(' ');
     if rest.is_empty() {
         return Err(wrong("there is nothing", None));
     }
     let mut micros = Some(0_u64);
     while !rest.is_empty() {
         let (digits, after) = split(rest, |c| c.is_ascii_digit());
-        let (unit, after) = split(after.trim_start(), char::is_alphabetic);
+        let (unit, after) = split(after.trim_start_matches(' '), char::is_alphabetic);
         if unit.is_empty() {
             let reason = match (digits.is_empty(), after.chars().next()) {
                 (true, Some(c)) => format!("there is {c:?} where a number was expected"),
@@ -47,7 +47,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, NoDuration> {
         let count = if digits.is_empty() { Some(1) } else { digits.parse().ok() };
         let part = count.and_then(|count: u64| count.checked_mul(each.as_micros() as u64));
         micros = micros.zip(part).and_then(|(sum, part)| sum.checked_add(part));
-        rest = after.trim_start();
+        rest = after.trim_start_matches(' ');
     }
     micros.map(Duration::from_micros).ok_or_else(|| wrong("it is too long", None))
 }
@@ -82,6 +82,9 @@ mod tests {
             ("", "there is nothing", "write it like"),
             ("30", "30 has no unit", "write it like"),
             ("1.5s", "there is '.' where the unit of 1 was expected", "write it like"),
+            ("\u{a0}1s", "there is '\\u{a0}' where a number was expected", "write it like"),
+            ("1\u{2003}s", "there is '\\u{2003}' where the unit of 1 was expected", "write it like"),
+            ("1s\t", "there is '\\t' where a number was expected", "write it like"),
             ("-1s", "there is '-' where a number was expected", "write it like"),
             ("2 minuets", "there is no unit `minuets`", "did you mean `minutes`?"),
             ("5 fortnights", "there is no unit `fortnights`", "write it like"),

@@ -13,10 +13,8 @@ use crate::read::Read;
 use crate::registry::Registry;
 use crate::scope::{Findings, Scope};
 use crate::settings::{LayerSettings, LimiterSettings};
+use crate::size::{self, TooLarge};
 use crate::tree;
-
-/// The largest file that is read, in bytes. Ten thousand rules take some three million.
-pub(crate) const MAX_SIZE: usize = 16 << 20;
 
 /// Valid rules from a file.
 ///
@@ -56,11 +54,13 @@ impl RuleFile {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or [is invalid](Self::parse).
+    /// When the file cannot be read, is [too large](Registry::max_document_size), or
+    /// [is invalid](Self::parse).
     pub fn load(path: impl AsRef<Path>, registry: &Registry) -> Result<Self, RuleFileError> {
         let path = path.as_ref();
         let format = Format::of(path).ok_or_else(|| RuleFileError::unknown_format(path))?;
-        let bytes = std::fs::read(path).map_err(|error| RuleFileError::unread(path, error))?;
+        let bytes = size::read_file(path, registry.max_size())
+            .map_err(|unread| RuleFileError::unread(path, unread))?;
         Self::parse(&path.to_string_lossy(), bytes, format, registry)
     }
 
@@ -68,7 +68,8 @@ impl RuleFile {
     ///
     /// # Errors
     ///
-    /// When it is invalid. The error lists everything that is wrong with it.
+    /// When it is [too large](Registry::max_document_size) or invalid. The error lists everything that is wrong
+    /// with it.
     pub fn parse(
         name: &str,
         text: impl AsRef<[u8]>,
@@ -76,15 +77,12 @@ impl RuleFile {
         registry: &Registry,
     ) -> Result<Self, RuleFileError> {
         let bytes = text.as_ref();
+        TooLarge::check(name, bytes.len(), registry.max_size()).map_err(RuleFileError::too_large)?;
         let findings = Findings::default();
         let read = read(bytes, format, registry, &Scope::file(&findings));
         match read {
             Some(file) if findings.is_empty() => Ok(file),
-            _ => {
-                let count = findings.count();
-                let problems = Problem::all(name, &String::from_utf8_lossy(bytes), findings);
-                Err(RuleFileError::wrong(problems, count))
-            }
+            _ => Err(RuleFileError::wrong(Problem::all(name, &String::from_utf8_lossy(bytes), findings))),
         }
     }
 
@@ -119,11 +117,6 @@ impl RuleFile {
 }
 
 fn read(bytes: &[u8], format: Format, registry: &Registry, scope: &Scope<'_>) -> Option<RuleFile> {
-    if bytes.len() > MAX_SIZE {
-        let message = format!("this has {} bytes; rules have no more than {MAX_SIZE}", bytes.len());
-        scope.problem(0..0, message);
-        return None;
-    }
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {

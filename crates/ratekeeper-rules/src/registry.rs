@@ -9,6 +9,8 @@ use std::sync::Arc;
 use ratekeeper::key::{self, Key, KeyExtractor};
 use ratekeeper::{RequestHead, ResponseHead, Rule, Settle, TierChoice};
 
+use crate::size::MAX_SIZE;
+
 type TierFuture = Pin<Box<dyn Future<Output = TierChoice> + Send>>;
 type TierFn = Arc<dyn Fn(&RequestHead<'_>) -> TierChoice + Send + Sync>;
 type AsyncTierFn = Arc<dyn Fn(&RequestHead<'_>) -> TierFuture + Send + Sync>;
@@ -16,7 +18,8 @@ pub(crate) type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
 pub(crate) type PredicateFn = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 pub(crate) type SettleFn = Arc<dyn Fn(&ResponseHead<'_>) -> Settle + Send + Sync>;
 
-/// What the application made in code, under the names by which a file refers to it.
+/// What the application made in code, under the names by which a file refers to it, and how large a document
+/// may be.
 ///
 /// A file cannot hold a closure, but it can name one:
 ///
@@ -65,6 +68,8 @@ pub struct Registry {
     any: bool,
     /// The result of a lookup under whose name nothing was registered.
     any_tier: TierChoice,
+    /// The largest document that is read; `None` for the default.
+    max_size: Option<usize>,
 }
 
 /// How a caller's tier is found.
@@ -114,6 +119,24 @@ impl Registry {
     /// name.
     pub fn any_tier(self, tier: impl Into<TierChoice>) -> Self {
         Self { any_tier: tier.into(), ..self }
+    }
+
+    /// Sets how large a document with rules may be, in bytes; 1 MiB by default.
+    ///
+    /// This holds for every format, and wherever the document comes from. One that is larger is refused before
+    /// it is parsed, and a file is not read beyond it. While a document is parsed it takes up to 200 times its
+    /// size in memory.
+    ///
+    /// ```
+    /// use ratekeeper_rules::{Format, Registry, RuleFile};
+    ///
+    /// let text = r#"{ "rules": [{ "name": "api", "quota": "10/s" }] }"#;
+    /// let registry = Registry::new().max_document_size(20);
+    /// let error = RuleFile::parse("rules.json", text, Format::Json, &registry).unwrap_err();
+    /// assert_eq!(error.to_string(), "the rules in rules.json have 49 bytes; at most 20 are read");
+    /// ```
+    pub fn max_document_size(self, bytes: usize) -> Self {
+        Self { max_size: Some(bytes), ..self }
     }
 
     /// Registers a key: `key = { registered = "…" }`.
@@ -187,6 +210,10 @@ impl Registry {
         self
     }
 
+    pub(crate) fn max_size(&self) -> usize {
+        self.max_size.unwrap_or(MAX_SIZE)
+    }
+
     pub(crate) fn find_key(&self, name: &str) -> Option<Arc<dyn KeyExtractor>> {
         let stand_in = || Arc::new(key::constant(format!("registered:{name}"))) as Arc<dyn KeyExtractor>;
         self.find(&self.keys, name, stand_in)
@@ -252,6 +279,7 @@ impl fmt::Debug for Registry {
             .field("predicates", &self.predicates.keys())
             .field("settlings", &self.settlings.keys())
             .field("any", &self.any)
+            .field("max_document_size", &self.max_size())
             .finish()
     }
 }

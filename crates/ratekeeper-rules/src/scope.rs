@@ -7,7 +7,7 @@ use crate::tree::Span;
 
 /// How many problems are kept. A file in which everything is wrong must not take more memory than it has
 /// itself.
-const MAX_KEPT: usize = 1_000;
+pub(crate) const MAX_KEPT: usize = 1_000;
 
 /// All problems found.
 #[derive(Debug, Default)]
@@ -83,6 +83,11 @@ impl<'a> Scope<'a> {
     /// How many problems have been found so far, anywhere.
     pub(crate) fn found(&self) -> usize {
         self.findings.count()
+    }
+
+    /// Whether so many problems have been found that no more are kept, so that looking for others is in vain.
+    pub(crate) fn is_full(&self) -> bool {
+        self.found() >= MAX_KEPT
     }
 
     /// Reports a problem here.

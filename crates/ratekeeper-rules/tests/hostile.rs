@@ -113,11 +113,42 @@ fn what_is_nested_deeply_does_not_overflow_the_stack() {
     read(format!("[{}]", vec!["a"; 100_000].join(".")).as_bytes());
 }
 
+/// A valid document of exactly this many bytes.
+fn of_size(format: Format, size: usize) -> String {
+    let text = r#"{"rules":[{"name":"api","quota":"10/s"}]}"#;
+    let toml = "[[rules]]\nname = \"api\"\nquota = \"10/s\"\n";
+    let text = if format == Format::Toml { toml } else { text };
+    format!("{text}{}", " ".repeat(size - text.len()))
+}
+
 #[test]
 fn what_is_too_large_is_not_read() {
-    let error = RuleFile::parse("rules", vec![b' '; (16 << 20) + 1], Format::Toml, &Registry::new());
-    let message = error.unwrap_err().problems()[0].message().to_owned();
-    assert_eq!(message, "this has 16777217 bytes; rules have no more than 16777216");
+    for format in FORMATS.iter().copied() {
+        for (registry, max) in [(Registry::new(), 1 << 20), (Registry::new().max_document_size(500), 500)] {
+            let read = |size| RuleFile::parse("rules", of_size(format, size), format, &registry);
+            assert_eq!(read(max).expect("it is not too large").rules().len(), 1, "{format}");
+            let error = read(max + 1).expect_err("it is too large");
+            let expected = format!("the rules in rules have {} bytes; at most {max} are read", max + 1);
+            assert_eq!(error.to_string(), expected, "{format}");
+            assert!(error.problems().is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_is_too_large_in_a_file_is_not_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("rules.toml");
+    // A terabyte that takes no space, and could not be read.
+    std::fs::File::create(&path).and_then(|file| file.set_len(1 << 40)).expect("a file");
+    let error = RuleFile::load(&path, &Registry::new()).expect_err("it is too large");
+    let expected =
+        format!("the rules in {} have 1099511627776 bytes; at most 1048576 are read", path.display());
+    assert_eq!(error.to_string(), expected);
+
+    std::fs::write(&path, of_size(Format::Toml, 2_000_000)).expect("it is written");
+    assert!(RuleFile::load(&path, &Registry::new()).is_err());
+    assert!(RuleFile::load(&path, &Registry::new().max_document_size(2_000_000)).is_ok());
 }
 
 #[test]

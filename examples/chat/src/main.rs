@@ -11,18 +11,21 @@ mod event;
 mod speaker;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::{Query, State};
 use axum::http::{Method, StatusCode};
 use axum::response::{Html, Response};
 use axum::routing::get;
-use example_support::Failure;
 use ratekeeper::{
     ConfigError, FailurePolicy, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Share, Store,
 };
+use ratekeeper_redis::{RedisStore, Servers};
 use serde::Deserialize;
+use tokio::net::TcpListener;
 use tokio::sync::broadcast;
 
 use crate::event::Event;
@@ -62,8 +65,8 @@ fn limiter<S: Store>(store: S) -> Result<Limiter, ConfigError> {
     };
     Limiter::builder()
         .rule(rule("join", JOIN, 2).on(Method::GET, "/ws"))
-        .rule(rule("per-connection", PER_CONNECTION, 1).by_hand())
-        .rule(rule("per-user", PER_USER, 2).by_hand())
+        .rule(rule("per-connection", PER_CONNECTION, 1).manual())
+        .rule(rule("per-user", PER_USER, 2).manual())
         .store(store)
         .build()
 }
@@ -102,16 +105,31 @@ fn app<S: Store>(store: S) -> Result<Router, ConfigError> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    match example_support::redis().await? {
-        Some(redis) => serve(redis).await,
+async fn main() -> anyhow::Result<()> {
+    match std::env::var_os("REDIS_URL") {
+        Some(url) => serve(redis(&url.to_string_lossy()).await?).await,
         None => serve(MemoryStore::new()).await,
     }
 }
 
-async fn serve<S: Store>(store: S) -> Result<(), Failure> {
+/// The store in this Redis. If it does not answer, the service starts without it, and uses it once it does.
+async fn redis(url: &str) -> anyhow::Result<RedisStore> {
+    let servers = Servers::one(url).context("REDIS_URL is not an address such as redis://127.0.0.1:6379")?;
+    // The default of 5 ms is for a network of servers, not for a machine that compiles something meanwhile.
+    let store = RedisStore::builder(servers).timeout(Duration::from_secs(2)).build()?;
+    if let Err(error) = store.ready(Duration::from_secs(2)).await {
+        eprintln!("warning: Redis does not answer, so this process goes on without it: {error}");
+    }
+    Ok(store)
+}
+
+async fn serve<S: Store>(store: S) -> anyhow::Result<()> {
     let app = app(store)?;
-    let listener = example_support::listen().await?;
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.with_context(|| format!("cannot listen on LISTEN={address}"))?;
+    // The actual address: port 0 picks a free port.
+    println!("listening on http://{}", listener.local_addr()?);
     // With connect info: without it the clients' addresses are unknown, and all clients share one budget.
     Ok(axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?)
 }

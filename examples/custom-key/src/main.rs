@@ -6,13 +6,13 @@
 
 use std::io;
 
+use anyhow::Context;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use example_support::Failure;
 use ratekeeper::{ConfigError, Decision, Limiter, MissingKey, Quota, RateLimitLayer, Rule, Tier, key};
 use tokio::net::TcpListener;
 
@@ -105,9 +105,13 @@ fn app(limiter: Limiter) -> Router {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+async fn main() -> anyhow::Result<()> {
     let limiter = limiter()?;
-    let listener = example_support::listen().await?;
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.with_context(|| format!("cannot listen on LISTEN={address}"))?;
+    // The actual address: port 0 picks a free port.
+    println!("listening on http://{}", listener.local_addr()?);
     Ok(serve(listener, limiter).await?)
 }
 

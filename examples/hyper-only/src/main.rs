@@ -7,8 +7,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use anyhow::Context;
 use bytes::Bytes;
-use example_support::Failure;
 use http::{Request, Response};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -33,8 +33,13 @@ fn app<B>() -> RateLimit<ServiceFn<Hello<B>>> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    serve(example_support::listen().await?).await;
+async fn main() -> anyhow::Result<()> {
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.with_context(|| format!("cannot listen on LISTEN={address}"))?;
+    // The actual address: port 0 picks a free port.
+    println!("listening on http://{}", listener.local_addr()?);
+    serve(listener).await;
     Ok(())
 }
 

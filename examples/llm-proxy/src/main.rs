@@ -13,7 +13,9 @@ mod model;
 mod usage;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+use anyhow::Context;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{Method, Request, StatusCode, header};
@@ -21,13 +23,13 @@ use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
-use example_support::Failure;
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use ratekeeper::{
     ConfigError, FailurePolicy, IetfDraft, Limiter, Limits, MINUTE, MemoryStore, Quota, RateLimitLayer, Rule,
     Share, Store, key,
 };
+use ratekeeper_redis::{RedisStore, Servers};
 use tokio::net::TcpListener;
 
 use crate::ask::Ask;
@@ -108,18 +110,33 @@ fn app<S: Store>(store: S, address: SocketAddr) -> Result<Router, ConfigError> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    match example_support::redis().await? {
-        Some(redis) => serve(redis).await,
+async fn main() -> anyhow::Result<()> {
+    match std::env::var_os("REDIS_URL") {
+        Some(url) => serve(redis(&url.to_string_lossy()).await?).await,
         None => serve(MemoryStore::new()).await,
     }
 }
 
-async fn serve<S: Store>(store: S) -> Result<(), Failure> {
+/// The store in this Redis. If it does not answer, the service starts without it, and uses it once it does.
+async fn redis(url: &str) -> anyhow::Result<RedisStore> {
+    let servers = Servers::one(url).context("REDIS_URL is not an address such as redis://127.0.0.1:6379")?;
+    // The default of 5 ms is for a network of servers, not for a machine that compiles something meanwhile.
+    let store = RedisStore::builder(servers).timeout(Duration::from_secs(2)).build()?;
+    if let Err(error) = store.ready(Duration::from_secs(2)).await {
+        eprintln!("warning: Redis does not answer, so this process goes on without it: {error}");
+    }
+    Ok(store)
+}
+
+async fn serve<S: Store>(store: S) -> anyhow::Result<()> {
     let upstream = TcpListener::bind("127.0.0.1:0").await?;
     let app = app(store, upstream.local_addr()?)?;
     tokio::spawn(async { axum::serve(upstream, model::app(model::PACE)).await });
-    let listener = example_support::listen().await?;
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.with_context(|| format!("cannot listen on LISTEN={address}"))?;
+    // The actual address: port 0 picks a free port.
+    println!("listening on http://{}", listener.local_addr()?);
     Ok(axum::serve(listener, app).await?)
 }
 

@@ -8,9 +8,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use axum::routing::get;
-use example_support::Failure;
 use ratekeeper::{Quota, RateLimitLayer};
 use tokio::net::TcpListener;
 
@@ -23,8 +23,12 @@ fn app() -> Router {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    let listener = example_support::listen().await?;
+async fn main() -> anyhow::Result<()> {
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.with_context(|| format!("cannot listen on LISTEN={address}"))?;
+    // The actual address: port 0 picks a free port.
+    println!("listening on http://{}", listener.local_addr()?);
     Ok(serve(listener).await?)
 }
 

@@ -9,12 +9,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::Context;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use example_support::Failure;
 use ratekeeper::{ConfigError, FailurePolicy, Limiter, Quota, RateLimitLayer, Rule, Share};
-use ratekeeper_redis::RedisStore;
+use ratekeeper_redis::{RedisStore, Servers};
 use tokio::net::TcpListener;
 
 /// Never more than fifty in any ten seconds, which is easy to verify by hand. For a steady flow,
@@ -37,11 +37,29 @@ fn app(limiter: Limiter) -> Router {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    let store = example_support::redis_or("redis://127.0.0.1:6379").await?;
-    let limiter = limiter(store)?;
-    let listener = example_support::listen().await?;
+async fn main() -> anyhow::Result<()> {
+    let url = std::env::var_os("REDIS_URL").unwrap_or_else(|| "redis://127.0.0.1:6379".into());
+    let limiter = limiter(redis(&url.to_string_lossy()).await?)?;
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.with_context(|| format!("cannot listen on LISTEN={address}"))?;
+    // The actual address: port 0 picks a free port.
+    println!("listening on http://{}", listener.local_addr()?);
     Ok(serve(listener, limiter).await?)
+}
+
+/// The store in this Redis.
+///
+/// A service that waits for Redis indefinitely would be down as well. So this waits for a moment only. After
+/// that the service starts with the failure policies of its rules, and uses Redis as soon as it answers.
+async fn redis(url: &str) -> anyhow::Result<RedisStore> {
+    let servers = Servers::one(url).context("REDIS_URL is not an address such as redis://127.0.0.1:6379")?;
+    // The default of 5 ms is for a network of servers, not for a machine that compiles something meanwhile.
+    let store = RedisStore::builder(servers).timeout(Duration::from_secs(2)).build()?;
+    if let Err(error) = store.ready(Duration::from_secs(2)).await {
+        eprintln!("warning: Redis does not answer, so this process goes on without it: {error}");
+    }
+    Ok(store)
 }
 
 async fn serve(listener: TcpListener, limiter: Limiter) -> io::Result<()> {

@@ -33,6 +33,7 @@
 
 mod cluster;
 mod error;
+mod modules;
 mod ports;
 mod postgres;
 mod process;
@@ -48,6 +49,7 @@ pub mod wait;
 pub use self::{
     cluster::Cluster,
     error::{Error, Result},
+    modules::{cycle, module_graph},
     postgres::PostgresServer,
     prometheus::Prometheus,
     proxy::{Counts, Mode, Proxy},

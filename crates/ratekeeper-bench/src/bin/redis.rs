@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_bench::redis_bench::{
-    Askers, Contest, Host, Load, Subject, connect, many, one, plenty, rule, run, store, store_as,
+    Askers, Contest, Host, Load, Subject, connect, many, one, plenty, rule, run, store,
 };
 use ratekeeper_servers::RedisServer;
 
@@ -16,15 +16,12 @@ fn main() {
     run(async {
         let server = Arc::new(RedisServer::start().unwrap_or_else(|error| panic!("{error}")));
         let url = server.url();
-        let ours = |store| Subject::Ours(store, Arc::new(vec![(rule("r"), plenty())]));
-        let sleeping = ours(store_as(&server, |builder| builder.spin(Duration::ZERO)).await);
-        let ours = ours(store(&server).await);
+        let ours = Subject::Ours(store(&server).await, Arc::new(vec![(rule("r"), plenty())]));
         let host = Host::Redis(server);
         let contest = Contest::new()
             .with("`INCR`", Subject::Incr(connect(&url).await), &host)
             .with("a script each", Subject::script(connect(&url).await), &host)
-            .with("Ratekeeper", ours, &host)
-            .with("Ratekeeper, with a `spin` of zero", sleeping, &host);
+            .with("Ratekeeper", ours, &host);
         let loads = [
             ("64 in flight, 100,000 keys", many(), 64, 100_000),
             ("512 in flight, 100,000 keys", many(), 512, 200_000),

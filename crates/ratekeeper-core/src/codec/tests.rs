@@ -99,25 +99,26 @@ fn any_bytes_of_two_quotas_are_read_without_a_panic() {
 }
 
 #[test]
-fn a_log_may_have_zeros_before_its_entries_and_room_behind_them() {
+fn a_log_may_have_places_before_and_after_its_entries() {
     let quota = Quota::sliding_log(10, MINUTE);
     let counter = counted(quota, &[1, 2, 3]);
     let bytes = encode(&counter);
     let (head, entries) = bytes.split_at(bytes.len() - 3 * (MOMENT + 1));
-    let zeros = [0; 2 * (MOMENT + 1)];
-    let room = [&[0xff; MOMENT][..], &[0]].concat();
-    for value in [
-        [head, &zeros, entries].concat(),
-        [head, entries, &room].concat(),
-        [head, &zeros, entries, &room, &room].concat(),
-    ] {
+    let (head, places) = head.split_at(head.len() - 2 * PLACE);
+    assert_eq!(places, [0, 0, 0, 0, 3, 0, 0, 0]);
+    let any = [0xff; 2 * (MOMENT + 1)];
+    for (first, parts) in
+        [(0, [&[], entries, &any[..]]), (2, [&any, entries, &[]]), (2, [&any, entries, &any])]
+    {
+        let value = [head, &[first, 0, 0, 0, 3, 0, 0, 0], &parts.concat()].concat();
         assert_eq!(decode(&value).as_ref(), Some(&counter), "{value:02x?}");
     }
-    // But not between them, and anything with a cost is an entry.
-    let (first, others) = entries.split_at(MOMENT + 1);
-    assert_eq!(decode(&[head, first, &zeros, others].concat()), None);
-    assert_eq!(decode(&[head, first, &room, others].concat()), None);
-    assert_eq!(decode(&[head, entries, &[0xff; MOMENT], &[1]].concat()), None);
+    // All entries have to be there.
+    for (first, count) in [(0, 4), (1, 3), (4, 0), (0, 0), (0, 2)] {
+        let value = [head, &[first, 0, 0, 0, count, 0, 0, 0], entries].concat();
+        assert_eq!(decode(&value), None, "{value:02x?}");
+    }
+    assert_eq!(decode(&[head, &[0xff; 2 * PLACE], entries].concat()), None);
 }
 
 /// To the quota that such a counter would belong to, a part of a microsecond means something else.

@@ -2,11 +2,13 @@
 
 use std::hint::black_box;
 
+use smallvec::SmallVec;
+
 use super::lock::Guard;
 use super::shard::{Shard, Undo};
 use super::store::MemoryStore;
 use crate::algorithm::peek_after;
-use crate::{Charge, Clock, Decision, Outcome, Timestamp};
+use crate::{Charge, Clock, Decision, Outcome, RuleName, Timestamp};
 
 /// Where a charge is made.
 pub(super) struct Place<'a> {
@@ -34,7 +36,7 @@ pub(super) struct Request<'a, 'p, 'c> {
 
 impl<'a, 'p, 'c> Request<'a, 'p, 'c> {
     /// Locks the shards in the order of their numbers, so that two requests never wait for each other.
-    #[inline(always)]
+    #[inline]
     pub(super) fn lock<C: Clock>(
         store: &'a MemoryStore<C>,
         charges: &'c [Charge<'c>],
@@ -66,31 +68,32 @@ impl<'a, 'p, 'c> Request<'a, 'p, 'c> {
         Self { charges, places, now }
     }
 
-    #[inline(always)]
+    #[inline]
     fn shard(&self, i: usize) -> &Shard {
         let locked_by = self.places[i].locked_by;
         self.places[locked_by].shard.as_ref().expect("the shard is locked")
     }
 
-    #[inline(always)]
+    #[inline]
     fn shard_mut(&mut self, i: usize) -> &mut Shard {
         let locked_by = self.places[i].locked_by;
         self.places[locked_by].shard.as_mut().expect("the shard is locked")
     }
 
     /// Makes all charges or none.
-    #[inline(always)]
-    pub(super) fn decide(mut self, decision: &mut Decision) {
-        decision.set_at(self.now);
-        if !self.take_all(decision) {
+    #[inline]
+    pub(super) fn decide(mut self) -> Decision {
+        let mut outcomes = SmallVec::<[_; 4]>::new();
+        if !self.take_all(&mut outcomes) {
             self.undo();
-            *decision = self.decide_any();
+            return self.decide_any();
         }
+        if outcomes.is_empty() { Decision::new(self.now) } else { Decision::several(self.now, &outcomes) }
     }
 
     /// Makes the charges as long as [`Shard::take`] can, and returns whether it made all.
-    #[inline(always)]
-    fn take_all(&mut self, decision: &mut Decision) -> bool {
+    #[inline]
+    fn take_all(&mut self, outcomes: &mut SmallVec<[(RuleName, Outcome); 4]>) -> bool {
         // With many keys, each slot is in no cache. All of them are read first, so that one does not wait for
         // the other.
         let read_ahead = |i| self.shard(i).read_ahead(self.places[i].tag);
@@ -101,7 +104,7 @@ impl<'a, 'p, 'c> Request<'a, 'p, 'c> {
                 return false;
             };
             self.places[i].undo = Some(undo);
-            decision.push(charge.rule, outcome);
+            outcomes.push((charge.rule, outcome));
         }
         true
     }

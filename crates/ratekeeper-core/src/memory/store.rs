@@ -102,8 +102,7 @@ impl<C: Clock> MemoryStore<C> {
             let (now, outcome) = self.decide_one(charge);
             return Decision::one(now, charge.rule, outcome);
         }
-        let mut decision = Decision::new(Timestamp::UNIX_EPOCH);
-        self.with(charges, |request| request.decide(&mut decision));
+        let decision = self.with(charges, |request| request.decide());
         self.sweep_if_due(decision.at());
         decision
     }
@@ -135,20 +134,18 @@ impl<C: Clock> MemoryStore<C> {
     /// What [`decide`](Self::decide) would answer, without changing anything.
     #[must_use]
     pub fn look(&self, charges: &[Charge<'_>]) -> Decision {
-        let mut decision = Decision::new(Timestamp::UNIX_EPOCH);
-        self.with(charges, |request| decision = request.peek());
-        decision
+        self.with(charges, |request| request.peek())
     }
 
     /// Locks the shards of a request.
     #[inline]
-    fn with(&self, charges: &[Charge<'_>], decide: impl FnOnce(Request<'_, '_, '_>)) {
+    fn with(&self, charges: &[Charge<'_>], decide: impl FnOnce(Request<'_, '_, '_>) -> Decision) -> Decision {
         if charges.len() <= FEW {
             let mut places = [const { Place::NONE }; FEW];
-            decide(Request::lock(self, charges, &mut places[..charges.len()]));
+            decide(Request::lock(self, charges, &mut places[..charges.len()]))
         } else {
             let mut places: Vec<_> = charges.iter().map(|_| Place::NONE).collect();
-            decide(Request::lock(self, charges, &mut places));
+            decide(Request::lock(self, charges, &mut places))
         }
     }
 

@@ -81,6 +81,18 @@ impl Ord for Span {
 /// # Ok::<(), ratekeeper_core::quota::ParseQuotaError>(())
 /// ```
 ///
+/// # Text
+///
+/// ```text
+/// quota  = limit ("/" | " per ") period [" " algorithm] [(" burst " | " capacity ") number]
+/// period = [number] unit
+/// ```
+///
+/// Algorithms are `token-bucket`, `fixed-window`, `sliding-window`, `sliding-log` and `leaky-bucket`; units are
+/// [`Quota::units`]. Where there is a space there may be several, and also around the text, around `/` and
+/// before the unit. Other white space is an error. A quota prints the way it was written, and an invalid one
+/// as a text that is not accepted.
+///
 /// # Invalid numbers
 ///
 /// A quota of zero, a burst on a window and the like do not panic, because quotas may be computed while a

@@ -139,10 +139,15 @@ impl fmt::Display for Share {
 impl FromStr for Share {
     type Err = ShareError;
 
-    /// Parses a text such as `1/4` or `25%`.
+    /// Parses a text such as `1/4` or `25%`. Spaces around the numbers have no meaning.
     fn from_str(text: &str) -> Result<Self, ShareError> {
-        let number = |text: &str| text.trim().parse().map_err(|_| ShareError::NoFraction);
-        if let Some(percent) = text.trim_end().strip_suffix('%') {
+        let number = |text: &str| {
+            let digits = text.trim_matches(' ');
+            // `parse` accepts a sign.
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|_| is_number).ok_or(ShareError::NoFraction)
+        };
+        if let Some(percent) = text.trim_end_matches(' ').strip_suffix('%') {
             return Self::new(number(percent)?, 100);
         }
         let (parts, of) = text.split_once('/').ok_or(ShareError::NoFraction)?;
@@ -286,7 +291,20 @@ mod tests {
     fn text_prints_back() {
         assert_eq!(" 2 / 8 ".parse(), Ok(Share::one_of(4)));
         assert_eq!(Share::one_of(4).to_string().parse(), Ok(Share::one_of(4)));
-        for text in ["", "4", "1/", "/4", "a/4", "-1/4", "0.25", "1/4/2", "1/4294967296"] {
+        for text in [
+            "",
+            "4",
+            "1/",
+            "/4",
+            "a/4",
+            "-1/4",
+            "0.25",
+            "1/4/2",
+            "1/4294967296",
+            "+1/4",
+            "1\u{a0}/4",
+            "25\t%",
+        ] {
             assert_eq!(text.parse::<Share>(), Err(ShareError::NoFraction), "{text:?}");
         }
         assert_eq!("0/4".parse::<Share>(), Err(ShareError::Nothing));

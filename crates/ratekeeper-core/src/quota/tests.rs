@@ -59,6 +59,59 @@ fn text_prints_back_to_the_same_text() {
 }
 
 #[test]
+fn spaces_stand_between_words_and_around_a_slash() {
+    for (text, canonical) in [
+        (" 10 / s ", "10/s"),
+        ("10/ 30 s", "10/30s"),
+        ("10  per  30  s  sliding-log", "10 per 30s sliding-log"),
+        ("10/s  token-bucket  burst  20", "10/s token-bucket burst 20"),
+    ] {
+        assert_eq!(text.parse::<Quota>().unwrap().to_string(), canonical);
+    }
+}
+
+#[test]
+fn what_is_printed_is_valid_text_only_of_a_valid_quota() {
+    const YEARS: Duration = MAX_PERIOD;
+    let nanos = |n| Duration::from_nanos(n);
+    let periods = [
+        Duration::ZERO,
+        nanos(1),
+        nanos(999),
+        nanos(1_000),
+        nanos(999_999),
+        nanos(1_000_000),
+        nanos(1_000_001),
+        nanos(1_000_500),
+        nanos(1_001_000),
+        SECOND,
+        SECOND + nanos(1),
+        2 * MINUTE - nanos(1),
+        HOUR,
+        YEARS,
+        YEARS + nanos(1),
+        YEARS + nanos(1_000),
+        Duration::MAX,
+    ];
+    for algorithm in Algorithm::ALL {
+        for limit in [0, 1, 5, u32::MAX] {
+            for period in periods {
+                let quota = Quota::new(algorithm, limit, period);
+                let more = [0, 1, 7, u32::MAX].map(|n| [quota.burst(n), quota.capacity(n)]);
+                for quota in more.into_iter().flatten().chain([quota]) {
+                    let parsed = quota.to_string().parse::<Quota>();
+                    assert_eq!(parsed.is_ok(), quota.check().is_ok(), "{quota:?} {period:?}");
+                    assert!(parsed.is_err() || parsed == Ok(quota), "{quota:?}");
+                }
+            }
+        }
+    }
+    assert_eq!(Quota::per_second(5).to_string(), "5/second");
+    assert_eq!(Quota::token_bucket(5, nanos(1_000_500)).burst(7).to_string(), "5 per 1000500ns burst 0");
+    assert_eq!(Quota::token_bucket(5, nanos(500)).to_string(), "5 per 500ns");
+}
+
+#[test]
 fn quotas_made_in_code_print_as_text_that_means_the_same() {
     for (quota, text) in [
         (Quota::per_second(10).burst(20), "10/second burst 20"),
@@ -90,7 +143,7 @@ fn text_that_is_no_quota_is_refused_and_the_error_says_where() {
     for (text, says) in [
         ("", "expected a number, but the text ends there"),
         ("minute", "expected a number, found \"minute\""),
-        ("100", "expected `/` or `per`"),
+        ("100", "expected `/`, or a space and `per`, after the limit, but the text ends there"),
         ("100 every minute", "found \"every\""),
         ("100/", "expected a unit of time"),
         ("100/fortnight", "found \"fortnight\""),
@@ -98,8 +151,17 @@ fn text_that_is_no_quota_is_refused_and_the_error_says_where() {
         ("100/minute burst", "expected a number, but the text ends there"),
         ("100/minute burst 5 x", "expected nothing more, found \"x\""),
         ("-1/s", "expected a number, found \"-1/s\""),
-        ("1.5/s", "expected `/` or `per`"),
+        ("1.5/s", "found \".5/s\""),
         ("4294967296/s", "\"4294967296\" is not a whole number"),
+        ("1per m", "expected `/`, or a space and `per`, after the limit, found \"per\""),
+        ("1 perm", "found \"perm\""),
+        ("1 per\tm", "found \"per\\tm\""),
+        ("10\u{a0}/ s", "expected `/`, or a space and `per`, after the limit, found \"\\u{a0}/\""),
+        ("10/\u{2003}s", "expected a unit of time"),
+        ("10/s\tburst 20", "expected a unit of time"),
+        ("10/s burst\u{2003}20", "found \"burst\\u{2003}20\""),
+        ("10/s burst 20\n", "expected nothing more, found \"\\n\""),
+        ("\t10/s", "expected a number"),
         ("0/s", "a limit of zero"),
         ("1/0s", "below one millisecond"),
         ("1/999us", "below one millisecond"),

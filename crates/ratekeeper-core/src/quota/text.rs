@@ -1,5 +1,4 @@
-//! Quotas as text: `<limit> / <period>` or `<limit> per <period>`, then the algorithm if it is not a
-//! token bucket, then `burst <n>` or `capacity <n>`.
+//! Quotas as text. The documentation of [`Quota`] has the grammar.
 //!
 //! A quota prints the way it was written, so its spelling is remembered; the spelling has no part in
 //! equality.
@@ -66,13 +65,21 @@ pub(super) struct Spelling {
     algorithm: bool,
     /// The burst or capacity is written, even if it is the limit.
     capacity: bool,
+    /// The nanoseconds that the period has beyond whole microseconds. Such a quota is invalid, and is written
+    /// in a unit that is not parsed.
+    nanos: u16,
 }
 
 impl Spelling {
     /// How a quota that was made in code is written: `100/minute`, but `5 per 30s`.
     pub(super) const fn of(period: Duration) -> Self {
         let micros = crate::time::micros_ceil(period);
-        let mut spelling = Self { slash: false, count: true, unit: US, algorithm: false, capacity: false };
+        let nanos = (period.subsec_nanos() % 1_000) as u16;
+        let mut spelling =
+            Self { slash: false, count: true, unit: US, algorithm: false, capacity: false, nanos };
+        if nanos > 0 {
+            return spelling;
+        }
         if micros.is_multiple_of(UNITS[MS as usize].1) {
             spelling.unit = MS;
         }
@@ -101,10 +108,13 @@ impl fmt::Display for Quota {
         let spelling = &self.spelling;
         let (unit, micros) = UNITS[usize::from(spelling.unit)];
         write!(f, "{}{}", self.limit, if spelling.slash { "/" } else { " per " })?;
-        if spelling.count || self.period.get() != micros {
+        if spelling.nanos > 0 {
+            // The period has been rounded up.
+            write!(f, "{}", u128::from(self.period.get() - 1) * 1_000 + u128::from(spelling.nanos))?;
+        } else if spelling.count || self.period.get() != micros {
             write!(f, "{}", self.period.get() / micros)?;
         }
-        f.write_str(unit)?;
+        f.write_str(if spelling.nanos > 0 { "ns" } else { unit })?;
         if spelling.algorithm || self.algorithm != Algorithm::TokenBucket {
             write!(f, " {}", self.algorithm)?;
         }
@@ -125,28 +135,33 @@ const fn capacity_word(algorithm: Algorithm) -> &'static str {
 impl FromStr for Quota {
     type Err = ParseQuotaError;
 
+    /// Parses a [text](Quota#text) such as `100/minute` or `5 per 30s sliding-log`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         parse(text).map_err(|problem| ParseQuotaError { text: text.to_owned(), problem })
     }
 }
 
 fn parse(text: &str) -> Result<Quota, Problem> {
-    let mut rest = text.trim();
+    let mut rest = text.trim_matches(' ');
     let limit = number(&mut rest)?;
-    let slash = if let Some(after) = rest.strip_prefix('/') {
-        rest = after.trim_start();
-        true
-    } else {
-        match word(&mut rest) {
-            "per" => false,
-            found => return Err(expected("`/` or `per` after the limit", found)),
+    let is_spaced = spaces(&mut rest);
+    let slash = match rest.strip_prefix('/') {
+        Some(after) => {
+            rest = after;
+            spaces(&mut rest);
+            true
         }
+        None => match word(&mut rest) {
+            "per" if is_spaced => false,
+            found => return Err(expected("`/`, or a space and `per`, after the limit", found)),
+        },
     };
     let count = match rest.starts_with(|c: char| c.is_ascii_digit()) {
         // A number that overflows is more than ten years in any unit, so it need not be exact.
         true => Some(digits(&mut rest)?.parse().unwrap_or(u64::MAX)),
         false => None,
     };
+    spaces(&mut rest);
     let name = word(&mut rest);
     let Some(unit) = UNITS.iter().position(|(unit, _)| *unit == name) else {
         return Err(expected("a unit of time (ms, s, minute, hour, day, …)", name));
@@ -165,6 +180,7 @@ fn parse(text: &str) -> Result<Quota, Problem> {
         unit: unit as u8,
         algorithm: algorithm.is_some(),
         capacity: false,
+        nanos: 0,
     };
     match next {
         "" => {}
@@ -175,6 +191,7 @@ fn parse(text: &str) -> Result<Quota, Problem> {
         }
         found => return Err(expected("`burst` or `capacity`", found)),
     }
+    spaces(&mut rest);
     if !rest.is_empty() {
         return Err(expected("nothing more", rest));
     }
@@ -186,7 +203,7 @@ fn expected(what: &'static str, found: &str) -> Problem {
     Problem::Expected { what, found: found.to_owned() }
 }
 
-/// Takes a number from the start of `rest`, and the spaces after it.
+/// Takes a number from the start of `rest`.
 fn number(rest: &mut &str) -> Result<u32, Problem> {
     let digits = digits(rest)?;
     digits.parse().map_err(|_| Problem::Number(digits.to_owned()))
@@ -198,13 +215,22 @@ fn digits<'a>(rest: &mut &'a str) -> Result<&'a str, Problem> {
     if digits.is_empty() {
         return Err(expected("a number", word(rest)));
     }
-    *rest = after.trim_start();
+    *rest = after;
     Ok(digits)
 }
 
 /// Takes everything up to the next space, and the spaces after it.
 fn word<'a>(rest: &mut &'a str) -> &'a str {
-    let (word, after) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
-    *rest = after.trim_start();
+    let (word, after) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
+    *rest = after;
+    spaces(rest);
     word
+}
+
+/// Takes the spaces from the start of `rest`, and returns whether there are any.
+fn spaces(rest: &mut &str) -> bool {
+    let after = rest.trim_start_matches(' ');
+    let any = after.len() < rest.len();
+    *rest = after;
+    any
 }

@@ -13,7 +13,8 @@ enum Part {
     Secret(Vec<u8>),
     Number(u64),
     Address(IpAddr),
-    Unclear,
+    Ambiguous,
+    Missing,
 }
 
 impl Part {
@@ -23,7 +24,8 @@ impl Part {
             Self::Secret(bytes) => Key::secret(bytes),
             Self::Number(number) => Key::from(*number),
             Self::Address(address) => Key::from(*address),
-            Self::Unclear => Key::UNCLEAR,
+            Self::Ambiguous => Key::AMBIGUOUS,
+            Self::Missing => Key::MISSING,
         }
     }
 
@@ -44,7 +46,7 @@ fn part() -> impl Strategy<Value = Part> {
             proptest::collection::vec(byte.clone(), 0..4),
             proptest::collection::vec(byte.clone(), 14..18),
             proptest::collection::vec(Just(b'a'), 50..60),
-            "#[0-9]|secret:a|sha256:b|1\\.2\\.3\\.[45]|::[12]|\\*|\\?|\"a\"".prop_map(String::into_bytes),
+            "#[0-9]|secret:a|sha256:b|1\\.2\\.3\\.[45]|::[12]|\\*|\\?|-|\"a\"".prop_map(String::into_bytes),
         ]
     };
     let number = proptest::sample::select(&[0_u64, 1, 7, 1 << 32, u64::MAX][..]);
@@ -54,7 +56,8 @@ fn part() -> impl Strategy<Value = Part> {
         1 => bytes().prop_map(Part::Secret),
         1 => number.prop_map(Part::Number),
         1 => address.prop_map(|text| Part::Address(text.parse().expect("it is an address"))),
-        1 => Just(Part::Unclear),
+        1 => Just(Part::Ambiguous),
+        1 => Just(Part::Missing),
     ]
 }
 

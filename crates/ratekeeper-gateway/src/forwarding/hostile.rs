@@ -2,6 +2,8 @@
 
 use http::{HeaderName, Request};
 use proptest::prelude::*;
+use ratekeeper::RequestHead;
+use ratekeeper::key::{self, KeyExtractor, PeerAddr, TrustedProxies};
 
 use super::*;
 
@@ -89,5 +91,51 @@ proptest! {
         }
         prop_assert!(head.headers.get_all("cookie").iter().count() <= 1);
         prop_assert_eq!(head.version, Version::HTTP_11);
+    }
+}
+
+/// Pieces of what a client can write, to be joined.
+fn written() -> impl Strategy<Value = String> {
+    let pieces = &[
+        "\"",
+        "\\",
+        ", ",
+        ";",
+        "=",
+        "for=",
+        "x=\"",
+        "9.9.9.1",
+        "for=9.9.9.1",
+        ",for=9.9.9.1;x=y",
+        "a=b\";c=\"",
+    ];
+    prop::collection::vec(prop::sample::select(&pieces[..]), 0..8).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    /// The library behind the gateway reads the field as the gateway does.
+    #[test]
+    fn a_client_behind_two_proxies_is_counted_as_itself(
+        lines in prop::collection::vec(written(), 0..3),
+        host in "[a-z,;=.:0-9]{1,12}|,for=9\\.9\\.9\\.1;x=y|a,for=9\\.9\\.9\\.1",
+    ) {
+        let forwarding = Forwarding {
+            upstream: "http://upstream:9000".parse().unwrap(),
+            host: Host::Pass,
+            trusted: vec!["192.0.2.0/24".parse().unwrap()],
+            plain_paths: false,
+        };
+        let mut head = Request::get("/").header("host", &host).body(()).unwrap().into_parts().0;
+        let (last, before) = lines.split_last().map_or(("", &[][..]), |(last, before)| (last, before));
+        for line in before.iter().cloned().chain([format!("{last}, for=203.0.113.9;host=\"{host}\"")]) {
+            head.headers.append("forwarded", HeaderValue::from_str(&line).unwrap());
+        }
+        if forwarding.request(&mut head, "192.0.2.7".parse().unwrap()).is_err() {
+            return Ok(());
+        }
+        head.extensions.insert(PeerAddr("10.0.0.1:1".parse().unwrap()));
+        let proxies = TrustedProxies::networks(["10.0.0.1", "192.0.2.0/24"]).unwrap().in_forwarded();
+        let client = key::client_ip(proxies).extract(&RequestHead::from(&head));
+        prop_assert_eq!(format!("{client:?}"), "Key(Key(203.0.113.9))", "{:?}", head.headers);
     }
 }

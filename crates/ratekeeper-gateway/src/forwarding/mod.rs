@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use http::header::{COOKIE, HOST, VIA};
 use http::{HeaderMap, HeaderValue, Method, Version, request, response};
 use ipnet::IpNet;
+use ratekeeper::key::canonical_ip;
 
 pub(crate) use self::offer::Offer;
 pub(crate) use self::target::BadRequest;
@@ -93,7 +94,7 @@ impl Forwarding {
     }
 
     fn trusts(&self, peer: IpAddr) -> bool {
-        let peer = peer.to_canonical();
+        let peer = canonical_ip(peer);
         self.trusted.iter().any(|network| network.contains(&peer))
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use http::header::FORWARDED;
 use http::{HeaderMap, HeaderName, HeaderValue};
+use ratekeeper::key::{canonical_ip, intact_forwarded};
 
 use super::names::{remove, remove_trailers};
 
@@ -39,7 +40,7 @@ const CLIENT_FIELDS: [&str; 15] = [
 /// A trusted peer names the client that it forwards for, and its own address is added after that. What any
 /// other peer says is ignored and removed.
 pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: Option<&HeaderValue>) {
-    let peer = peer.to_canonical();
+    let peer = canonical_ip(peer);
     remove(headers, |name| is_of_proxies(name) && !trusted);
     remove_trailers(headers, is_of_proxies);
     append(headers, &X_FORWARDED_FOR, peer.to_string().as_bytes());
@@ -49,10 +50,7 @@ pub(super) fn tell(headers: &mut HeaderMap, peer: IpAddr, trusted: bool, host: O
     if let (Some(host), false) = (host, headers.contains_key(X_FORWARDED_HOST)) {
         headers.insert(X_FORWARDED_HOST, host.clone());
     }
-    // An unclosed quote would swallow what is added after it.
-    if !headers.get_all(FORWARDED).iter().all(is_closed) {
-        headers.remove(FORWARDED);
-    }
+    keep_intact(headers);
     append(headers, &FORWARDED, &element(peer, host));
 }
 
@@ -86,16 +84,20 @@ fn element(peer: IpAddr, host: Option<&HeaderValue>) -> Vec<u8> {
     element
 }
 
-/// Whether all quotes of a line are closed.
-fn is_closed(line: &HeaderValue) -> bool {
-    let (mut quoted, mut escaped) = (false, false);
-    for byte in line.as_bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if quoted => escaped = true,
-            b'"' => quoted = !quoted,
-            _ => {}
+/// Removes from `Forwarded` what is malformed and all that precedes it: an open quote would swallow what is
+/// added after it. What follows it was written by proxies and is kept.
+fn keep_intact(headers: &mut HeaderMap) {
+    let mut kept = Vec::new();
+    for line in headers.get_all(FORWARDED).iter().rev() {
+        let intact = intact_forwarded(line.as_bytes());
+        let is_whole = intact.len() == line.len();
+        kept.extend(HeaderValue::from_bytes(intact).ok());
+        if !is_whole {
+            break;
         }
     }
-    !quoted
+    headers.remove(FORWARDED);
+    for line in kept.into_iter().rev() {
+        headers.append(FORWARDED, line);
+    }
 }

@@ -125,12 +125,25 @@ fn a_trusted_proxy_is_believed_and_added() {
     has(&headers, "x-real-ip", &["1.1.1.1"]);
 }
 
+/// What a client wrote must not swallow what the proxies after it wrote, nor take it along.
 #[test]
-fn a_quote_that_is_not_closed_hides_nobody() {
-    let headers = from("10.0.0.1", &[("forwarded", r#"for="1.1.1.1"#)]);
-    has(&headers, "forwarded", &[r#"for=10.0.0.1;host="example.com";proto=http"#]);
-    let headers = from("10.0.0.1", &[("forwarded", r#"for="\"1.1.1.1""#)]);
-    has(&headers, "forwarded", &[r#"for="\"1.1.1.1", for=10.0.0.1;host="example.com";proto=http"#]);
+fn of_a_malformed_field_only_what_follows_the_damage_is_forwarded() {
+    const OWN: &str = r#"for=10.0.0.1;host="example.com";proto=http"#;
+    for (written, kept) in [
+        (r#"for="1.1.1.1"#, ""),
+        (r#"for="\"1.1.1.1""#, r#"for="\"1.1.1.1", "#),
+        (r#"for=", for=203.0.113.9"#, "for=203.0.113.9, "),
+        (r#"a=b";c=""#, ""),
+        (r#"a=b";c=", for="[2001:db8::1]""#, r#"for="[2001:db8::1]", "#),
+        (r#"for=", for=203.0.113.9;host=",for=9.9.9.1;x=y""#, r#"for=203.0.113.9;host=",for=9.9.9.1;x=y", "#),
+    ] {
+        let headers = from("10.0.0.1", &[("forwarded", written)]);
+        has(&headers, "forwarded", &[&format!("{kept}{OWN}")]);
+        // Nor is a line before it.
+        let headers = from("10.0.0.1", &[("forwarded", "for=1.1.1.1"), ("forwarded", written)]);
+        let first = if kept.trim_end_matches(", ") == written { "for=1.1.1.1, " } else { "" };
+        has(&headers, "forwarded", &[&format!("{first}{kept}{OWN}")]);
+    }
 }
 
 #[test]

@@ -1,320 +1,100 @@
-//! Groups requests into calls.
+//! The question that a call asks of the script, as bytes. `charge.lua` says what they mean.
 
-use std::collections::HashMap;
-use std::mem;
-use std::sync::atomic::{AtomicU32, Ordering};
+use ratekeeper_core::{Algorithm, Charge, Quota, Timestamp, codec};
 
-use ratekeeper_core::Quota;
-use smallvec::{SmallVec, smallvec};
+use crate::batch::call::{Call, Run};
+use crate::request::OwnCharge;
 
-use crate::batch::call::{Call, Few, Group, Run};
-use crate::batch::encode_charge::Term;
-use crate::name::{ByHash, Counted};
-use crate::request::totals::Totals;
-use crate::request::{Charges, OwnCharge};
+/// The limit from which on a sliding log may be so long that the script reads it in parts.
+const LONG: u32 = 32;
 
-/// How many requests a group holds: their number takes two bytes.
-const GROUP: usize = u16::MAX as usize;
-/// How many terms a call holds, unless a single request has more: each new one is compared with all of them.
-/// Those of a single request that are beyond this are in a table.
-const TERMS: usize = 255;
+/// A quota with a cost, and how long the caller will wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Term {
+    pub(crate) quota: Quota,
+    pub(crate) cost: u32,
+    /// In microseconds.
+    wait_up_to: Option<u64>,
+}
+
+impl Term {
+    pub(crate) fn of(charge: &OwnCharge) -> Self {
+        let wait = charge.wait_up_to.map(|wait| wait.min(Charge::MAX_WAIT).as_micros() as u64);
+        Self { quota: charge.quota, cost: charge.cost, wait_up_to: wait }
+    }
+
+    fn is_long(&self) -> bool {
+        self.quota.algorithm() == Algorithm::SlidingLog && self.quota.max() > LONG
+    }
+
+    fn pack(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.cost.to_le_bytes());
+        push(bytes, self.wait_up_to.map_or(-1.0, |wait| wait as f64));
+        push_head(bytes, &self.quota);
+    }
+}
 
 impl Call {
-    /// Groups requests into calls of at most `max_counters` counters each. `peek`: they charge nothing.
-    ///
-    /// All of them must be allowed in one call: on a cluster, their counters must be in one slot.
-    pub(crate) fn gather(requests: &[&Charges], max_counters: usize, peek: bool) -> Few<(usize, Self)> {
-        let mut calls = Few::new();
-        let count = requests.len();
-        let mut builder = Builder::new(count);
-        for charges in requests {
-            let full = builder.call.named_by.len() + charges.len() > max_counters
-                || builder.call.terms.len() + 2 * charges.len() > TERMS;
-            if full && !builder.call.places.is_empty() {
-                calls.push(mem::replace(&mut builder, Builder::new(count)).finish());
+    /// The packed question. `now` is the time to decide at, if it is not to be the server's.
+    pub(crate) fn pack(&self, deadline: Option<Timestamp>, now: Option<Timestamp>) -> Vec<u8> {
+        let grouped = &self.groups[self.in_runs..];
+        let mut bytes =
+            Vec::with_capacity(32 + 32 * self.terms.len() + 8 * self.runs.len() + 16 * grouped.len());
+        push_times(&mut bytes, deadline, now);
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        bytes.push(self.terms.iter().any(Term::is_long).into());
+        for count in [self.terms.len(), self.runs.len(), grouped.len()] {
+            push_u16(&mut bytes, count);
+        }
+        for term in &self.terms {
+            term.pack(&mut bytes);
+        }
+        for run in &self.runs {
+            let times = self.times(run);
+            // Lua counts from one.
+            push_u16(&mut bytes, usize::from(run.term) + 1);
+            push_u16(&mut bytes, run.first + 1);
+            push_u16(&mut bytes, run.first + run.groups.len());
+            bytes.push(times.is_some().into());
+            times.into_iter().flatten().for_each(|times| push_u16(&mut bytes, times));
+        }
+        for group in grouped {
+            push_u16(&mut bytes, group.members.len());
+            push_u16(&mut bytes, group.charges.len());
+            for (counter, term) in &group.charges {
+                push_u16(&mut bytes, usize::from(*counter) + 1);
+                push_u16(&mut bytes, usize::from(*term) + 1);
             }
-            builder.add(charges, peek);
         }
-        if !builder.call.places.is_empty() {
-            calls.push(builder.finish());
-        }
-        calls
+        bytes
+    }
+
+    /// How many requests there are in each group of a run, if any group has several.
+    fn times(&self, run: &Run) -> Option<impl ExactSizeIterator<Item = usize>> {
+        let groups = &self.groups[run.groups.clone()];
+        let several = groups.iter().any(|group| group.members.len() > 1);
+        several.then(|| groups.iter().map(|group| group.members.len()))
     }
 }
 
-#[derive(Debug)]
-struct Builder<'a> {
-    call: Call,
-    counters: Counters<'a>,
-    /// For each counter, the latest group whose first charge goes to it.
-    last: SmallVec<[Option<usize>; FEW]>,
-    /// For each counter, how many groups charge it.
-    groups: SmallVec<[usize; FEW]>,
-    /// The terms after the first [`TERMS`], each with its number.
-    terms: HashMap<(Quota, u64, u16), u16>,
-}
-
-/// Up to this many counters are compared one by one.
-const FEW: usize = 4;
-
-/// The counters named so far, each with its number.
-#[derive(Debug)]
-struct Counters<'a> {
-    first: SmallVec<[&'a Counted; FEW]>,
-    others: HashMap<&'a Counted, usize, ByHash>,
-}
-
-impl<'a> Counters<'a> {
-    /// With room for about `count` counters.
-    fn with_capacity(count: usize) -> Self {
-        let others = HashMap::with_capacity_and_hasher(count.saturating_sub(FEW), ByHash::default());
-        Self { first: SmallVec::new(), others }
-    }
-
-    /// The number of a counter, and whether it is new.
-    fn number(&mut self, counter: &'a Counted) -> (usize, bool) {
-        if let Some(number) = self.first.iter().position(|first| *first == counter) {
-            return (number, false);
-        }
-        if self.first.len() < FEW {
-            self.first.push(counter);
-            return (self.first.len() - 1, true);
-        }
-        let next = FEW + self.others.len();
-        let number = *self.others.entry(counter).or_insert(next);
-        (number, number == next)
+/// What every question begins with.
+pub(crate) fn push_times(bytes: &mut Vec<u8>, deadline: Option<Timestamp>, now: Option<Timestamp>) {
+    for moment in [deadline, now] {
+        push(bytes, moment.map_or(0.0, |moment| moment.as_micros() as f64));
     }
 }
 
-/// How a group is decided: in runs if nothing else charges its counters.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Way {
-    Run,
-    Held,
-    General,
+/// The identity of a quota, with its length. An invalid quota has none.
+pub(crate) fn push_head(bytes: &mut Vec<u8>, quota: &Quota) {
+    let head = if quota.max() == 0 { Vec::new() } else { codec::head(quota) };
+    bytes.push(head.len() as u8);
+    bytes.extend_from_slice(&head);
 }
 
-impl<'a> Builder<'a> {
-    fn new(requests: usize) -> Self {
-        let call = Call {
-            places: Few::with_capacity(requests),
-            named_by: Few::with_capacity(requests),
-            groups: Few::with_capacity(requests),
-            ..Call::default()
-        };
-        let counters = Counters::with_capacity(requests);
-        Self {
-            call,
-            counters,
-            last: SmallVec::with_capacity(requests),
-            groups: SmallVec::with_capacity(requests),
-            terms: HashMap::new(),
-        }
-    }
-
-    fn add(&mut self, charges: &'a Charges, peek: bool) {
-        let request = self.call.places.len();
-        let mut places = SmallVec::new();
-        let mut own: SmallVec<[(u16, u16); 2]> = SmallVec::new();
-        let mut totals = Totals::new(charges.len());
-        for (i, charge) in charges.iter().enumerate() {
-            let (place, is_new) = self.counters.number(&charge.counter);
-            if is_new {
-                self.call.named_by.push((request, i));
-                self.last.push(None);
-                self.groups.push(0);
-            }
-            places.push(place);
-            if !peek {
-                // Usually there is one charge, and nothing to add up.
-                let earlier = if charges.len() == 1 { None } else { totals.add(place as u64, charge.cost) };
-                let term = self.term(charge, earlier);
-                own.push((place as u16, term));
-            }
-        }
-        self.call.places.push(places);
-        let [(first, _), ..] = *own else { return };
-        let last = &mut self.last[usize::from(first)];
-        if let Some(group) = *last {
-            let group = &mut self.call.groups[group];
-            if group.charges == own && group.members.len() < GROUP {
-                return group.members.push(request);
-            }
-        }
-        *last = Some(self.call.groups.len());
-        for (place, _) in &own {
-            self.groups[usize::from(*place)] += 1;
-        }
-        self.call.groups.push(Group { charges: own, members: smallvec![request] });
-    }
-
-    /// The term of a charge: its quota, with the total that the request charges the same counter up to this
-    /// charge. `earlier`: the total before it, if the request has charged the counter before.
-    fn term(&mut self, charge: &OwnCharge, earlier: Option<u64>) -> u16 {
-        let cost = u64::from(charge.cost);
-        let apply = self.find_term(&charge.quota, cost, 0);
-        earlier.map_or(apply, |earlier| self.find_term(&charge.quota, earlier + cost, apply + 1))
-    }
-
-    fn find_term(&mut self, quota: &Quota, cost: u64, apply: u16) -> u16 {
-        let terms = &mut self.call.terms;
-        let same = |term: &Term| term.cost == cost && term.apply == apply && term.quota == *quota;
-        if let Some(found) = terms.iter().take(TERMS).position(same) {
-            return found as u16;
-        }
-        let next = terms.len() as u16;
-        // Only a request that has more terms by itself gets this far.
-        let found =
-            if terms.len() < TERMS { next } else { *self.terms.entry((*quota, cost, apply)).or_insert(next) };
-        if found == next {
-            terms.push(Term { quota: *quota, cost, apply });
-        }
-        found
-    }
-
-    /// Finds the runs. Renumbers the counters, so that those of one run are consecutive.
-    fn finish(self) -> (usize, Call) {
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let Self { mut call, groups: charged_by, .. } = self;
-        let mut groups = mem::take(&mut call.groups);
-        let way = |group: &Group| {
-            // A group that charges a counter twice is counted twice there.
-            let alone = |(place, _): &(u16, u16)| charged_by[usize::from(*place)] == 1;
-            match group.charges.iter().all(alone) {
-                true if group.charges.len() == 1 => Way::Run,
-                true => Way::Held,
-                false => Way::General,
-            }
-        };
-        let order = |a: &Group, b: &Group| way(a).cmp(&way(b)).then_with(|| a.terms().cmp(b.terms()));
-        // Usually all have one charge, and the same term.
-        if !groups.is_sorted_by(|a, b| order(a, b).is_le()) {
-            groups.sort_by(order);
-        }
-        let mut numbers = Numbers::new(call.named_by.len());
-        let mut from = 0;
-        while let Some(group) = groups.get(from) {
-            let way = way(group);
-            let until = from + groups[from..].iter().take_while(|other| order(group, other).is_eq()).count();
-            if way != Way::General {
-                for (column, (_, term)) in group.charges.iter().enumerate() {
-                    let places = groups[from..until].iter().map(|group| group.charges[column].0);
-                    let first = numbers.given();
-                    for place in places {
-                        numbers.give(place.into());
-                    }
-                    let groups = from..until;
-                    call.runs.push(Run { first, term: *term, groups, held: way == Way::Held });
-                }
-                match way {
-                    Way::Run => call.in_runs = until,
-                    _ => call.held = until - call.in_runs,
-                }
-            }
-            from = until;
-        }
-        call.groups = groups;
-        numbers.apply(&mut call);
-        call.number = NEXT.fetch_add(1, Ordering::Relaxed);
-        (call.places.len(), call)
-    }
+pub(crate) fn push(bytes: &mut Vec<u8>, number: f64) {
+    bytes.extend_from_slice(&number.to_le_bytes());
 }
 
-/// New numbers for counters.
-struct Numbers {
-    old: SmallVec<[usize; FEW]>,
-    new: SmallVec<[Option<usize>; FEW]>,
-}
-
-impl Numbers {
-    fn new(count: usize) -> Self {
-        Self { old: SmallVec::with_capacity(count), new: smallvec![None; count] }
-    }
-
-    fn given(&self) -> usize {
-        self.old.len()
-    }
-
-    fn give(&mut self, old: usize) -> usize {
-        if let Some(new) = self.new[old] {
-            return new;
-        }
-        self.new[old] = Some(self.old.len());
-        self.old.push(old);
-        self.old.len() - 1
-    }
-
-    fn apply(mut self, call: &mut Call) {
-        if self.old.iter().enumerate().all(|(new, old)| new == *old) {
-            return;
-        }
-        for place in call.places.iter_mut().flatten() {
-            *place = self.give(*place);
-        }
-        for (place, _) in call.groups.iter_mut().flat_map(|group| &mut group.charges) {
-            *place = self.give(usize::from(*place)) as u16;
-        }
-        call.named_by = self.old.iter().map(|old| call.named_by[*old]).collect();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ratekeeper_core::{Charge, Key, RuleName};
-
-    use super::*;
-    use crate::name::Names;
-
-    #[test]
-    fn however_many_ask_about_one_counter_they_are_one_group() {
-        let (key, quota) = (Key::from("key"), Quota::per_minute(10));
-        let charge = Charge::new(RuleName::new("rule").unwrap(), &key, &quota);
-        let request = vec![OwnCharge::new(&charge, &Names::new("test", false))];
-        let calls = Call::gather(&vec![&request; 1_000], 64, false);
-        let [(1_000, call)] = &*calls else { panic!("{calls:?}") };
-        assert_eq!((call.named_by.len(), call.groups.len(), call.in_runs), (1, 1, 1));
-        assert_eq!(call.groups[0].members.len(), 1_000);
-    }
-
-    /// The first few are compared one by one, and the others are in a table.
-    #[test]
-    fn each_counter_is_named_once_however_many_there_are() {
-        let (names, quota) = (Names::new("test", false), Quota::per_minute(10));
-        let request = |key: u64| {
-            let key = Key::from(key);
-            vec![OwnCharge::new(&Charge::new(RuleName::new("rule").unwrap(), &key, &quota), &names)]
-        };
-        for count in [1, FEW, FEW + 1, 5 * FEW] {
-            let requests: Vec<_> = (0..3 * count).map(|i| request((i % count) as u64)).collect();
-            let calls = Call::gather(&requests.iter().collect::<Vec<_>>(), 64, false);
-            let [(asked, call)] = &*calls else { panic!("{calls:?}") };
-            assert_eq!((*asked, call.named_by.len(), call.groups.len()), (3 * count, count, count));
-            for (i, places) in call.places.iter().enumerate() {
-                assert_eq!(call.named_by[places[0]].0, i % count, "request {i} of {count}");
-            }
-        }
-    }
-
-    /// More than are compared one by one: beyond that they are in tables.
-    #[test]
-    fn equal_terms_and_counters_of_a_large_request_are_named_once() {
-        let names = Names::new("test", false);
-        let own = |key: u32, limit: u32| {
-            let (key, quota) = (Key::from(u64::from(key)), Quota::per_minute(limit));
-            OwnCharge::new(&Charge::new(RuleName::new("rule").unwrap(), &key, &quota), &names)
-        };
-        type Make<'a> = &'a dyn Fn(u32) -> OwnCharge;
-        let [apart, unequal, twice]: [Make<'_>; 3] =
-            [&|i| own(i, 10), &|i| own(i, 10 + i), &|i| own(i, 10 + i % 1_000)];
-        for (make, terms) in [(apart, 1), (unequal, 2_000), (twice, 1_000)] {
-            let request: Charges = (0..2_000).map(make).collect();
-            let calls = Call::gather(&[&request], 256, false);
-            let [(_, call)] = &calls[..] else { panic!("{} calls", calls.len()) };
-            assert_eq!((call.named_by.len(), call.terms.len()), (2_000, terms));
-            let asked: Vec<u16> = call.groups.iter().flat_map(Group::terms).collect();
-            for (i, term) in asked.into_iter().enumerate() {
-                assert_eq!(usize::from(term), i % terms, "each is asked under its own");
-            }
-        }
-    }
+pub(crate) fn push_u16(bytes: &mut Vec<u8>, number: usize) {
+    bytes.extend_from_slice(&(number as u16).to_le_bytes());
 }

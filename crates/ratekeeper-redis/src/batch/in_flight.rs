@@ -10,15 +10,14 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-pub(crate) use self::reply::{Failure, Fate, Landed};
+pub(crate) use self::reply::{Failure, Fate, Received};
 use crate::batch::call::{Call, Few};
 use crate::batch::server_time::ServerTime;
 use crate::batch::settlement;
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
-use crate::name::Name;
-use crate::request::{Ask, Charges, Kind};
-use crate::script::CHARGE;
+use crate::request::{Ask, Charges, Intent, Kind};
+use crate::script::{self, CHARGE};
 
 /// Longer than anything takes.
 const A_DAY: Duration = Duration::from_secs(86_400);
@@ -27,8 +26,6 @@ const A_DAY: Duration = Duration::from_secs(86_400);
 #[derive(Debug)]
 pub(crate) struct InFlight {
     commands: Vec<Command>,
-    /// How many answers come before those of the commands.
-    ahead: usize,
     pub(crate) sent: Instant,
     /// The same, by the clock of [`DenialCache`].
     sent_at: Passed,
@@ -61,19 +58,36 @@ enum CommandKind {
     Time,
 }
 
-/// The commands of a flight, ready to be sent.
+/// The commands of a batch, ready to be sent.
 #[derive(Debug)]
-pub(crate) struct Commands(Vec<Cmd>);
+pub(crate) struct Commands {
+    all: Vec<Cmd>,
+    /// Whether the server may not know the scripts. Then the first command for each has its body.
+    lacks_charge: bool,
+    lacks_settle: bool,
+    /// Whether each request has a call of its own.
+    apart: bool,
+}
 
-/// What has come back, and the number of the flight that it belongs to.
-pub(crate) type Flown = (usize, Result<Vec<Value>, RedisError>);
+/// How a batch is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mode {
+    /// Whether the server lacks the scripts: the first call of each has its body.
+    pub(crate) with_bodies: bool,
+    /// Whether each request has a call of its own.
+    pub(crate) apart: bool,
+}
 
 impl Commands {
+    const fn new(Mode { with_bodies, apart }: Mode) -> Self {
+        Self { all: Vec::new(), lacks_charge: with_bodies, lacks_settle: with_bodies, apart }
+    }
+
     pub(crate) async fn send(self, connection: &mut MultiplexedConnection) -> Result<Vec<Value>, RedisError> {
-        match <[Cmd; 1]>::try_from(self.0) {
+        match <[Cmd; 1]>::try_from(self.all) {
             Ok([only]) => Ok(vec![connection.send_packed_command(&only).await?]),
             Err(several) => {
-                let mut pipeline = redis::Pipeline::with_capacity(several.len());
+                let mut pipeline = redis::Pipeline::new();
                 let count = several.len();
                 several.into_iter().for_each(|command| {
                     pipeline.add_command(command);
@@ -91,13 +105,12 @@ impl InFlight {
         asks: Vec<Ask>,
         time: &ServerTime,
         config: &Config,
-        load_scripts: bool,
+        mode: Mode,
         denied: &DenialCache,
     ) -> (Self, Commands) {
         let sent = Instant::now();
         let mut flight = Self {
             commands: Vec::new(),
-            ahead: 0,
             sent,
             sent_at: denied.passed(),
             deadline: sent + A_DAY,
@@ -105,15 +118,7 @@ impl InFlight {
             overdue: false,
             left_others: false,
         };
-        let mut commands = Commands(Vec::new());
-        if load_scripts {
-            for script in [&crate::script::CHARGE_TEXT, &crate::script::SETTLE_TEXT] {
-                let mut command = redis::cmd("SCRIPT");
-                command.arg("LOAD").arg(script.as_bytes());
-                commands.0.push(command);
-                flight.ahead += 1;
-            }
-        }
+        let mut commands = Commands::new(mode);
         // A settlement that was kept has a deadline that is long past, and nobody waits for it. Its deadline
         // does not concern the others.
         let awaited = settlements.iter().filter(|ask| !ask.is_unheard());
@@ -125,15 +130,15 @@ impl InFlight {
         let (mut charges, mut peeks) = (Vec::with_capacity(asks.len()), Vec::new());
         for ask in asks {
             match &ask.kind {
-                Kind::Charge { .. } | Kind::Peek { .. } if goes_alone(&ask, config) => {
-                    let peek = matches!(ask.kind, Kind::Peek { .. });
+                Kind::Charge { intent, .. } if goes_alone(&ask, mode.apart, config) => {
+                    let peek = *intent == Intent::Peek;
                     if ask.asking {
                         flight.add_asking(&mut commands);
                     }
                     flight.add_scripts(&mut commands, vec![ask], peek, deadline, config);
                 }
+                Kind::Charge { intent: Intent::Peek, .. } => peeks.push(ask),
                 Kind::Charge { .. } => charges.push(ask),
-                Kind::Peek { .. } => peeks.push(ask),
                 Kind::Settle { .. } => flight.settle(&mut commands, vec![ask], config),
                 Kind::Reset { counter, .. } => {
                     if ask.asking {
@@ -141,7 +146,7 @@ impl InFlight {
                     }
                     let mut command = redis::cmd("DEL");
                     command.arg(config.names.name(counter).as_slice());
-                    commands.0.push(command);
+                    commands.all.push(command);
                     flight.commands.push(Command { kind: CommandKind::Reset, asks: vec![Some(ask)] });
                 }
             }
@@ -159,7 +164,6 @@ impl InFlight {
         let sent = Instant::now();
         let flight = Self {
             commands: vec![Command { kind: CommandKind::Time, asks: Vec::new() }],
-            ahead: 0,
             sent,
             sent_at: denied.passed(),
             deadline: sent + A_DAY,
@@ -167,18 +171,20 @@ impl InFlight {
             overdue: false,
             left_others: false,
         };
-        (flight, Commands(vec![redis::cmd("TIME")]))
+        let mut commands = Commands::new(Mode::default());
+        commands.all.push(redis::cmd("TIME"));
+        (flight, commands)
     }
 
     fn add_asking(&mut self, commands: &mut Commands) {
-        commands.0.push(redis::cmd("ASKING"));
+        commands.all.push(redis::cmd("ASKING"));
         self.commands.push(Command { kind: CommandKind::Asking, asks: Vec::new() });
     }
 
     /// Adds settlements. Those of one slot share a call, up to the batch size.
     fn settle(&mut self, commands: &mut Commands, settlements: Vec<Ask>, config: &Config) {
         let (alone, together): (Vec<_>, Vec<_>) =
-            settlements.into_iter().partition(|ask| goes_alone(ask, config));
+            settlements.into_iter().partition(|ask| goes_alone(ask, commands.apart, config));
         for mut asks in alone.into_iter().map(|ask| vec![ask]).chain(by_slot(together, config.cluster)) {
             while !asks.is_empty() {
                 let rest = asks.split_off(asks.len().min(config.batch));
@@ -187,7 +193,9 @@ impl InFlight {
                     self.add_asking(commands);
                 }
                 let settlements = own.iter().filter_map(Ask::settlement);
-                commands.0.push(settlement::command(settlements, &config.names, config.now()));
+                let with_body = std::mem::take(&mut commands.lacks_settle);
+                let command = settlement::command(settlements, &config.names, config.now(), with_body);
+                commands.all.push(command);
                 let asks = own.into_iter().map(Some).collect();
                 self.commands.push(Command { kind: CommandKind::Settle, asks });
             }
@@ -208,7 +216,9 @@ impl InFlight {
             let own = std::mem::replace(&mut asks, rest);
             let charges = charges_of(&own);
             let names = call.counted(&charges).map(|counter| config.names.name(counter));
-            commands.0.push(script(names, &call.pack(deadline, config.now())));
+            let with_body = std::mem::take(&mut commands.lacks_charge);
+            let question = call.pack(deadline, config.now());
+            commands.all.push(script::command(&CHARGE, with_body, names, &question));
             drop(charges);
             let asks = own.into_iter().map(Some).collect();
             self.commands.push(Command { kind: CommandKind::Script(call), asks });
@@ -255,16 +265,6 @@ fn charges_of(asks: &[Ask]) -> Few<&Charges> {
     asks.iter().filter_map(Ask::charges).collect()
 }
 
-pub(crate) fn script(names: impl ExactSizeIterator<Item = Name>, ask: &[u8]) -> Cmd {
-    let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + ask.len());
-    command.arg(b"EVALSHA").arg(CHARGE.get_hash()).arg(names.len());
-    names.for_each(|name| {
-        command.arg(name.as_slice());
-    });
-    command.arg(ask);
-    command
-}
-
 /// Whether a node says that a slot belongs to another node, or is about to, or to none. That the cluster is
 /// down is different: every node says so about all slots, and so the node has failed until it no longer does.
 pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
@@ -279,8 +279,8 @@ pub(crate) fn is_elsewhere(error: &RedisError) -> bool {
 
 /// Whether it must not share a call: its slot may be moving, with some counters on one node and some on the
 /// other. A node does none of a call that is about both, however often it is asked.
-const fn goes_alone(ask: &Ask, config: &Config) -> bool {
-    config.cluster && (ask.asking || ask.attempts > 0 || ask.redirects > 0)
+const fn goes_alone(ask: &Ask, apart: bool, config: &Config) -> bool {
+    apart || (config.cluster && (ask.asking || ask.attempts > 0 || ask.redirects > 0))
 }
 
 /// Groups questions that may be asked in one call.

@@ -55,11 +55,6 @@ impl Queue {
         self.asks.is_empty()
     }
 
-    /// Whether there is nothing to send.
-    pub(crate) fn has_nothing(&self) -> bool {
-        self.asks.is_empty() && self.settlements.is_empty()
-    }
-
     pub(crate) fn push_back(&mut self, ask: Ask) {
         if let Some(settlement) = ask.settlement() {
             *self.unsettled.entry(settlement.counter.hash).or_default() += 1;
@@ -113,7 +108,7 @@ impl Queue {
     }
 
     /// Forgets how often settlements were sent without being made.
-    pub(crate) fn absolve(&mut self) {
+    pub(crate) fn reset_attempts(&mut self) {
         self.settlements.iter_mut().for_each(|ask| ask.attempts = 0);
     }
 
@@ -184,9 +179,9 @@ mod tests {
     use ratekeeper_core::{Key, KeyRef, RuleName};
 
     use super::*;
-    use crate::batch::settlement::{Settlement, What};
     use crate::name::Names;
     use crate::request::Kind;
+    use crate::request::settlement::{Settlement, What};
 
     #[test]
     fn whoever_is_late_is_found_wherever_it_stands() {

@@ -1,9 +1,10 @@
-//! Counters that are spread over the nodes of a cluster.
+//! Where counters are: on one server, or spread over the nodes of a cluster.
 
-pub(crate) mod multi_slot;
-mod pending;
+mod connections;
+mod deciding;
+mod multi_slot;
 mod routing;
 mod topology;
 
-pub(crate) use self::pending::{Deciding, PendingReply, all, make};
+pub(crate) use self::connections::Connections;
 pub(crate) use self::routing::Router;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ratekeeper_core::{StoreError, StoreErrorKind};
 use tokio::sync::watch;
@@ -120,50 +120,9 @@ impl Breaker {
     }
 }
 
-/// Growing pauses, with some jitter, so that the nodes of a fleet do not come back all at once.
-#[derive(Debug)]
-pub(crate) struct Pauses {
-    next: Duration,
-    longest: Duration,
-}
-
-impl Pauses {
-    const SHORTEST: Duration = Duration::from_millis(1);
-    const FIRST: Duration = Duration::from_millis(10);
-
-    pub(crate) fn new(longest: Duration) -> Self {
-        // Without any pause, retrying would amount to an attack.
-        let longest = longest.max(Self::SHORTEST);
-        Self { next: Self::FIRST.min(longest), longest }
-    }
-
-    /// The next pause: between half of it and all of it.
-    pub(crate) fn next(&mut self) -> Duration {
-        let pause = self.next;
-        self.next = (pause * 2).min(self.longest);
-        pause.mul_f64(0.5 + 0.5 * random())
-    }
-}
-
-/// A number between 0 and 1 that is hard to predict.
-fn random() -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    (RandomState::new().hash_one(0) >> 11) as f64 / (1_u64 << 53) as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_grow_to_the_longest() {
-        let longest = Duration::from_millis(100);
-        let mut pauses = Pauses::new(longest);
-        for whole in [10, 20, 40, 80, 100, 100] {
-            let (pause, whole) = (pauses.next(), Duration::from_millis(whole));
-            assert!(pause >= whole / 2 && pause <= whole, "{pause:?} of {whole:?}");
-        }
-    }
 
     #[test]
     fn it_opens_and_closes_and_remembers_why() {

@@ -1,15 +1,12 @@
 //! Where the servers are, and how to reach one.
 
-use std::fmt;
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisError};
 
-use crate::script::{CHARGE, CHARGE_TEXT, SETTLE, SETTLE_TEXT};
+use super::sentinel::Sentinels;
+use super::socket::Socket;
 
 /// How to reach a server whose address may change.
 #[derive(Clone, Debug)]
@@ -22,81 +19,25 @@ pub(crate) enum Target {
     Sentinel(Sentinels),
 }
 
-/// Sentinels that watch a master.
-#[derive(Clone)]
-pub(crate) struct Sentinels {
-    pub(crate) sentinels: Vec<Client>,
-    pub(crate) service: String,
-    /// How to reach a master, except for its address.
-    pub(crate) node: ConnectionInfo,
-}
-
-impl fmt::Debug for Sentinels {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sentinels").field("service", &self.service).finish_non_exhaustive()
-    }
-}
+/// Where a server is: host and port.
+pub(crate) type Address = (String, u16);
 
 impl Target {
-    /// Makes a connection, ready for use: its scripts are loaded.
-    pub(crate) async fn connect(&self, timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
+    /// Connects. Also returns where, if the sentinels say.
+    pub(crate) async fn connect(&self, timeout: Duration) -> Result<(Socket, Option<Address>), RedisError> {
         let connecting = async {
-            let client = match self {
-                Self::Server(client) => client.clone(),
-                Self::Node(info) => Client::open(info.clone())?,
-                Self::Sentinel(sentinels) => sentinels.master(timeout).await?,
-            };
-            let mut connection = open(&client, timeout).await?;
-            load_scripts(&mut connection).await?;
-            Ok(connection)
+            match self {
+                Self::Server(client) => Ok((Socket::open(client, timeout).await?, None)),
+                Self::Node(info) => Ok((Socket::open(&Client::open(info.clone())?, timeout).await?, None)),
+                Self::Sentinel(sentinels) => {
+                    let (socket, master) = sentinels.connect(timeout).await?;
+                    Ok((socket, Some(master)))
+                }
+            }
         };
         match tokio::time::timeout(timeout, connecting).await {
             Ok(connected) => connected,
             Err(_) => Err(RedisError::from((ErrorKind::Io, "connecting took too long"))),
-        }
-    }
-}
-
-impl Sentinels {
-    /// The master, according to the first sentinel that knows it. All are asked at once: one that does not
-    /// answer must not use up the time of the others.
-    async fn master(&self, timeout: Duration) -> Result<Client, RedisError> {
-        let mut error = RedisError::from((ErrorKind::InvalidClientConfig, "there are no sentinels to ask"));
-        let mut asked: FuturesUnordered<_> =
-            self.sentinels.iter().map(|sentinel| self.ask(sentinel, timeout)).collect();
-        while let Some(answer) = asked.next().await {
-            match answer {
-                Ok(master) => return Ok(master),
-                Err(failed) => error = failed,
-            }
-        }
-        Err(error)
-    }
-
-    async fn ask(&self, sentinel: &Client, timeout: Duration) -> Result<Client, RedisError> {
-        let mut connection = open(sentinel, timeout).await?;
-        let mut command = redis::cmd("SENTINEL");
-        command.arg("get-master-addr-by-name").arg(&self.service);
-        let address: Option<(String, u16)> = command.query_async(&mut connection).await?;
-        let Some((host, port)) = address else {
-            let detail = format!("no sentinel knows a master called {:?}", self.service);
-            return Err(RedisError::from((
-                ErrorKind::MasterNameNotFoundBySentinel,
-                "unknown master",
-                detail,
-            )));
-        };
-        let client = Client::open(at(&self.node, host, port))?;
-        // A sentinel's answer may be outdated: asking a master that was just demoted would be useless.
-        let mut connection = open(&client, timeout).await?;
-        let role: redis::Value = redis::cmd("ROLE").query_async(&mut connection).await?;
-        match role {
-            redis::Value::Array(role)
-                if role.first() == Some(&redis::Value::BulkString(b"master".to_vec())) =>
-            {
-                Ok(client)
-            }
-            _ => Err(RedisError::from((ErrorKind::Io, "who was the master is not any more"))),
         }
     }
 }
@@ -112,13 +53,11 @@ pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionIn
     info.clone().set_addr(addr)
 }
 
+/// Opens a connection that drives itself.
 pub(crate) async fn open(client: &Client, timeout: Duration) -> Result<MultiplexedConnection, RedisError> {
-    #[cfg(feature = "tls-rustls")]
-    choose_cryptography(client.get_connection_info().addr());
-    // Every caller that waits for an answer has its own deadline.
-    let config =
-        AsyncConnectionConfig::new().set_connection_timeout(Some(timeout)).set_response_timeout(None);
-    // What is sent while an answer is awaited must not wait for that answer. A go is written at once, so
+    prepare(client);
+    let config = without_response_timeout().set_connection_timeout(Some(timeout));
+    // What is sent while an answer is awaited must not wait for that answer. A batch is written at once, so
     // there is nothing to coalesce.
     let info = client.get_connection_info().clone();
     let settings = info.tcp_settings().clone().set_nodelay(true);
@@ -126,31 +65,22 @@ pub(crate) async fn open(client: &Client, timeout: Duration) -> Result<Multiplex
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// Whether a connection is known to be closed. This sends nothing: a command that is given up immediately is
-/// not sent, and the task that reads the connection accepts no commands once it has reached the end.
-pub(crate) fn is_closed(connection: &mut MultiplexedConnection) -> bool {
-    static PING: LazyLock<Cmd> = LazyLock::new(|| redis::cmd("PING"));
-    matches!(connection.send_packed_command(&PING).now_or_never(), Some(Err(_)))
+/// Every caller that waits for an answer has its own deadline.
+pub(crate) fn without_response_timeout() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new().set_response_timeout(None)
 }
 
-/// Chooses rustls's cryptography if the process has not. Without any, connecting would panic.
-#[cfg(feature = "tls-rustls")]
-fn choose_cryptography(addr: &ConnectionAddr) {
-    use rustls::crypto::{CryptoProvider, ring};
-    if matches!(addr, ConnectionAddr::TcpTls { .. }) && CryptoProvider::get_default().is_none() {
-        // If another thread was faster, there is one now.
-        let _ = ring::default_provider().install_default();
-    }
-}
-
-async fn load_scripts(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-    for (script, text) in [(&CHARGE, CHARGE_TEXT), (&SETTLE, SETTLE_TEXT)] {
-        // Not through the script itself, which panics if Redis returns another name.
-        let name: String = redis::cmd("SCRIPT").arg("LOAD").arg(text).query_async(connection).await?;
-        if name != script.get_hash() {
-            let detail = "Redis gave a script another name than it has";
-            return Err(RedisError::from((ErrorKind::UnexpectedReturnType, detail)));
+/// Chooses rustls's cryptography for a connection with TLS if the process has not. Without any, connecting
+/// would panic.
+pub(crate) fn prepare(client: &Client) {
+    #[cfg(feature = "tls-rustls")]
+    {
+        use rustls::crypto::{CryptoProvider, ring};
+        let with_tls = matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. });
+        if with_tls && CryptoProvider::get_default().is_none() {
+            // If another thread was faster, there is one now.
+            let _ = ring::default_provider().install_default();
         }
     }
-    Ok(())
+    let _ = client;
 }

@@ -1,168 +1,19 @@
-//! One connection, and what waits for it.
-//!
-//! A dedicated task holds the connection. It takes everything that waits, sends it in one go, and then takes
-//! what has arrived in the meantime. Two such goes may be under way, and more if the server is far. A request
-//! that arrives alone is sent immediately, and one in a crowd travels with the crowd. An idle server is asked
-//! now and then whether it is there.
-//!
-//! When Redis fails, the task opens the breaker, which refuses new requests, lets go of all that wait, and
-//! tries in growing pauses to get the server back.
+//! The connection to a server: making it, using it, and getting it back.
 
-pub(crate) mod breaker;
-pub(crate) mod connect;
+mod backoff;
+mod breaker;
+mod connect;
 mod eviction_policy;
-pub(crate) mod probe;
+mod handle;
+mod probe;
+mod sentinel;
+mod socket;
 mod worker;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use ratekeeper_core::StoreError;
-use redis::RedisError;
-use tokio::sync::Notify;
-
+pub(crate) use self::backoff::Backoff;
 pub(crate) use self::breaker::Breaker;
 pub use self::breaker::BreakerState;
-use self::worker::Worker;
-use crate::batch::queue::Queue;
-use crate::config::Config;
-use crate::connection::connect::Target;
-use crate::connection::probe::Tags;
-use crate::denial_cache::DenialCache;
-pub(crate) use crate::error::unavailable;
-use crate::request::Ask;
-
-/// A handle to the line of one server.
-#[derive(Clone, Debug)]
-pub(crate) struct Connection {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    queue: Mutex<Queue>,
-    wake: Notify,
-    /// Makes the task set its alarm again, even while it can send nothing.
-    hurry: Notify,
-    /// Makes the task try a failed server before its pause is over.
-    retry: Notify,
-    breaker: Breaker,
-    max_waiting: usize,
-}
-
-/// What to do with something that belongs to another server according to this error; or, without an error,
-/// with a settlement that was kept here and will not be made here.
-pub(crate) type Redirect = Arc<dyn Fn(Ask, Option<&RedisError>) + Send + Sync>;
-
-impl Connection {
-    /// Starts the task that serves a server. `redirect` and `probed` are for nodes of a cluster.
-    pub(crate) fn start(
-        target: Target,
-        config: &Config,
-        denied: Arc<DenialCache>,
-        redirect: Option<Redirect>,
-        probed: Option<Tags>,
-    ) -> Self {
-        let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            wake: Notify::new(),
-            hurry: Notify::new(),
-            retry: Notify::new(),
-            breaker: Breaker::new(),
-            max_waiting: config.max_waiting,
-        });
-        let worker = Worker::new(Arc::clone(&shared), target, config, denied, redirect, probed);
-        tokio::spawn(worker.run());
-        Self { shared }
-    }
-
-    /// Puts something in line. It always gets an answer.
-    pub(crate) fn put(&self, ask: Ask) {
-        if ask.settlement().is_some() {
-            return self.keep(ask);
-        }
-        let mut queue = self.shared.queue();
-        // Checked under the lock: whoever opens the breaker takes the lock afterwards to let go of those that
-        // wait, so nothing gets in line unnoticed after that.
-        let refused = self.refuses().or_else(|| {
-            (queue.len() >= self.shared.max_waiting).then(|| unavailable("too many requests wait for Redis"))
-        });
-        if let Some(error) = refused {
-            drop(queue);
-            return ask.fail(&error);
-        }
-        // Usually the last to arrive is the last to stop waiting. But one that another server sent here has
-        // waited before.
-        let hurried = queue.is_before_alarm(ask.deadline);
-        queue.push_back(ask);
-        let enough = queue.len() >= queue.wake_at;
-        drop(queue);
-        if enough {
-            self.shared.wake.notify_one();
-        } else if hurried {
-            self.shared.hurry.notify_one();
-        }
-    }
-
-    /// Puts a settlement in line, even while the server fails. It is then made when the server works again,
-    /// and a caller that waits for it is told immediately that the server fails. If too many wait, it is not
-    /// made.
-    fn keep(&self, mut ask: Ask) {
-        let mut queue = self.shared.queue();
-        let refused = if queue.ended {
-            Some(unavailable("the store has ended"))
-        } else if queue.unsettled() >= self.shared.max_waiting {
-            Some(unavailable("too many refunds and debits wait for Redis"))
-        } else {
-            None
-        };
-        if let Some(error) = refused {
-            drop(queue);
-            return ask.fail(&error);
-        }
-        if let Some(error) = self.refuses() {
-            ask.expire(&error);
-        }
-        queue.push_back(ask);
-        let wake = queue.wake_to_settle;
-        drop(queue);
-        if wake {
-            self.shared.wake.notify_one();
-        }
-    }
-
-    /// The error to answer with instead of asking.
-    pub(crate) fn refuses(&self) -> Option<StoreError> {
-        if self.shared.breaker.is_open() { self.shared.breaker.error() } else { None }
-    }
-
-    pub(crate) fn breaker(&self) -> &Breaker {
-        &self.shared.breaker
-    }
-
-    /// Has a failed server tried immediately, since something has changed.
-    pub(crate) fn retry(&self) {
-        if self.shared.breaker.is_open() {
-            self.shared.retry.notify_one();
-        }
-    }
-
-    /// Lets the task end once everything that waits is answered.
-    pub(crate) fn close(&self) {
-        self.shared.queue().closed = true;
-        self.shared.wake.notify_one();
-    }
-}
-
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        // Nothing done under the lock panics half-way.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until the server is no longer needed.
-    async fn closed(&self) {
-        while !self.queue().closed {
-            self.wake.notified().await;
-        }
-    }
-}
+pub(crate) use self::connect::{Address, Target, at, open};
+pub(crate) use self::handle::{Connection, Redirect};
+pub(crate) use self::probe::Tags;
+pub(crate) use self::sentinel::Sentinels;

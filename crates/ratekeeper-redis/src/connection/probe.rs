@@ -1,17 +1,21 @@
 //! Checks whether a server decides, by charging counters that belong to no caller.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ratekeeper_core::{Key, Quota, RuleName, SECOND, Timestamp};
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::batch::call::{Call, Garbled};
-use crate::batch::in_flight::{is_elsewhere, script};
+use crate::batch::call::Call;
+use crate::batch::decode::Garbled;
+use crate::batch::in_flight::is_elsewhere;
 use crate::config::Config;
 use crate::name::{Counted, Name};
 use crate::request::{Charges, OwnCharge};
+use crate::script::{self, CHARGE, PROBE, SETTLE};
 
 /// Hash tags of slots that a node of a cluster has at present: slots move, and new nodes have none at first.
 pub(crate) type Tags = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
@@ -25,11 +29,12 @@ const ANYWHERE: [&str; 2] = ["*", "+"];
 pub(crate) struct Probed {
     /// The server's time.
     pub(crate) now: Timestamp,
-    /// When the question was sent that it has answered.
+    /// When the question was sent that it has answered, and how long that took.
     pub(crate) sent: Instant,
+    pub(crate) took: Duration,
 }
 
-/// Charges a counter, or two. `tags`: for a node of a cluster, where its counters are.
+/// Uses everything that requests need. `tags`: for a node of a cluster, where its counters are.
 ///
 /// A node that refuses all writes still says where a slot is, and what time it is. So it is not enough that a
 /// node answers: it has to charge a counter in a slot that it has. A slot may have moved since the map was
@@ -39,50 +44,73 @@ pub(crate) async fn probe(
     config: &Config,
     tags: Option<&Tags>,
 ) -> Result<Probed, RedisError> {
-    let Some(tags) = tags else {
-        let sent = Instant::now();
-        let now = charge(connection, config, &ANYWHERE).await.map_err(explain)?;
-        return Ok(Probed { now, sent });
-    };
+    let Some(tags) = tags else { return decides(connection, config, &ANYWHERE).await.map_err(explain) };
     for tag in tags() {
-        let sent = Instant::now();
-        match charge(connection, config, &[&tag]).await {
+        match decides(connection, config, &[&tag]).await {
             Err(error) if is_elsewhere(&error) => {}
-            answer => return Ok(Probed { now: answer?, sent }),
+            answer => return answer,
         }
     }
     let sent = Instant::now();
-    Ok(Probed { now: server_time(connection).await?, sent })
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
+    let now = Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros));
+    Ok(Probed { now, sent, took: sent.elapsed() })
 }
 
-/// Charges the counters with these hash tags in one call, and returns the server's time.
-async fn charge(
+/// Uses every command with the counter of the first tag, and charges the counters of all tags in one call.
+async fn decides(
     connection: &mut MultiplexedConnection,
     config: &Config,
     tags: &[&str],
-) -> Result<Timestamp, RedisError> {
-    let garbled = |Garbled(detail)| RedisError::from((ErrorKind::UnexpectedReturnType, detail));
-    let quota = Quota::fixed_window(u32::MAX, SECOND);
-    let name = |tag: &&str| {
-        // No rule has this name: rule names have no spaces.
-        let mut name = Name::from_slice(config.prefix.as_bytes());
-        name.extend_from_slice(b": probe:{");
-        name.extend_from_slice(tag.as_bytes());
-        name.push(b'}');
-        name
-    };
+) -> Result<Probed, RedisError> {
+    let names: SmallVec<[Name; 2]> = tags.iter().map(|tag| name(config, tag)).collect();
+    let first = names.first().map_or(&[][..], Name::as_slice);
+    let _: Value = redis::cmd("EVAL").arg(PROBE).arg(1).arg(first).query_async(connection).await?;
     let rule =
         RuleName::new("probe").map_err(|_| RedisError::from((ErrorKind::Client, "the probe has no name")))?;
-    let counter = |hash| Counted { hash, rule, key: Key::GLOBAL, slot: 0 };
-    let own = |(_, hash)| OwnCharge { counter: counter(hash), quota, cost: 1 };
-    let request: Charges = tags.iter().zip(0..).map(own).collect();
+    let quota = Quota::fixed_window(u32::MAX, SECOND);
+    let charge = |(_, hash)| {
+        let counter = Counted { hash, rule, key: Key::GLOBAL, slot: 0 };
+        OwnCharge { counter, quota, cost: 1, wait_up_to: None }
+    };
+    let request: Charges = tags.iter().zip(0..).map(charge).collect();
+    let garbled = |Garbled(detail)| RedisError::from((ErrorKind::UnexpectedReturnType, detail));
     let mut calls = Call::gather(&[&request], tags.len(), false);
     let Some((_, call)) = calls.pop() else { return Err(garbled(Garbled("nothing was asked"))) };
-    let command = script(tags.iter().map(name), &call.pack(None, None));
-    let Value::BulkString(reply) = connection.send_packed_command(&command).await?.extract_error()? else {
+    // So that the server knows the script when something is settled.
+    let nothing = |with_body| script::command(&SETTLE, with_body, names[..1].iter().cloned(), &[0; 18]);
+    loaded(connection, nothing).await?;
+    let question = call.pack(None, None);
+    let charge = |with_body| script::command(&CHARGE, with_body, names.iter().cloned(), &question);
+    let (reply, sent, took) = loaded(connection, charge).await?;
+    let Value::BulkString(reply) = reply else {
         return Err(garbled(Garbled("the script returned something else than bytes")));
     };
-    Ok(call.read(&reply).map_err(garbled)?.0)
+    Ok(Probed { now: call.read(&reply).map_err(garbled)?.0, sent, took })
+}
+
+/// Runs a script, with its body only if the server lacks it: both ways have to be permitted. Returns the
+/// reply, when the last attempt was made, and how long that took.
+async fn loaded(
+    connection: &mut MultiplexedConnection,
+    command: impl Fn(bool) -> Cmd,
+) -> Result<(Value, Instant, Duration), RedisError> {
+    let mut sent = Instant::now();
+    let mut reply = connection.send_packed_command(&command(false)).await?;
+    if matches!(&reply, Value::ServerError(error) if error.code() == "NOSCRIPT") {
+        sent = Instant::now();
+        reply = connection.send_packed_command(&command(true)).await?;
+    }
+    Ok((reply.extract_error()?, sent, sent.elapsed()))
+}
+
+/// The name of a counter that no rule has: rule names have no spaces.
+fn name(config: &Config, tag: &str) -> Name {
+    let mut name = Name::from_slice(config.prefix.as_bytes());
+    name.extend_from_slice(b": probe:{");
+    name.extend_from_slice(tag.as_bytes());
+    name.push(b'}');
+    name
 }
 
 /// Says what is wrong if a server that was set up as a single one is a node of a cluster. It would do for
@@ -97,11 +125,6 @@ fn explain(error: RedisError) -> RedisError {
         )),
         _ => error,
     }
-}
-
-async fn server_time(connection: &mut MultiplexedConnection) -> Result<Timestamp, RedisError> {
-    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
-    Ok(Timestamp::from_micros(seconds.saturating_mul(1_000_000).saturating_add(micros)))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use ratekeeper_core::StoreError;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 const TARGET: &str = "ratekeeper";
 /// How many changes of a breaker are reported in a second.
@@ -17,6 +17,19 @@ pub(super) fn evicts(policy: &str) {
         store = "redis",
         policy,
         "Redis drives out counters when its memory is full: who is denied may begin anew"
+    );
+}
+
+/// Reports that the script has decided otherwise than the algorithm. `admitted`: by the script.
+pub(super) fn disagrees<'a>(admitted: bool, counters: impl Iterator<Item = &'a [u8]>) {
+    let counters: Vec<String> =
+        counters.map(|bytes| bytes.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+    error!(
+        target: TARGET,
+        store = "redis",
+        admitted,
+        counters = counters.join(" "),
+        "Redis has decided otherwise than the algorithm: its decision stands; please report this"
     );
 }
 

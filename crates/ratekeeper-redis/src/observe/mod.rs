@@ -13,13 +13,22 @@ use std::time::Duration;
 use ratekeeper_core::{Decision, StoreError};
 
 /// Whether an evicting server is reported to anybody.
-pub(crate) const TELLS_OF_EVICTION: bool = cfg!(feature = "tracing");
+pub(crate) const REPORTS_EVICTION: bool = cfg!(feature = "tracing");
 
 /// Reports that a server evicts counters when its memory is full, by this policy.
 pub(crate) fn evicts(policy: &str) {
     #[cfg(feature = "tracing")]
     events::evicts(policy);
     let _ = policy;
+}
+
+/// Reports that the script has decided otherwise than the algorithm, and of which counters.
+#[cold]
+pub(crate) fn disagrees<'a>(admitted: bool, counters: impl Iterator<Item = &'a [u8]>) {
+    #[cfg(feature = "tracing")]
+    events::disagrees(admitted, counters);
+    #[cfg(not(feature = "tracing"))]
+    let _ = (admitted, counters);
 }
 
 /// What is observed of a store.
@@ -74,11 +83,10 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Redis has answered, or has failed to.
-    pub(crate) fn answered(&self, answer: &Result<Decision, StoreError>) {
+    pub(crate) fn answered(self, answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
         #[cfg(feature = "metrics")]
         self.watch.handles.answered(self.since.elapsed(), answer.as_ref().err());
-        #[cfg(not(feature = "metrics"))]
-        let _ = answer;
+        answer
     }
 }
 
@@ -115,15 +123,15 @@ impl BreakerWatch {
 
 /// How many requests wait in the line of one server.
 #[derive(Debug, Default)]
-pub(crate) struct LineWatch {
+pub(crate) struct QueueWatch {
     #[cfg(feature = "metrics")]
-    line: metrics::Line,
+    queue: metrics::Queue,
 }
 
-impl LineWatch {
-    pub(crate) fn is(&mut self, waiting: usize) {
+impl QueueWatch {
+    pub(crate) fn waiting(&mut self, waiting: usize) {
         #[cfg(feature = "metrics")]
-        self.line.is(waiting);
+        self.queue.waiting(waiting);
         #[cfg(not(feature = "metrics"))]
         let _ = waiting;
     }

@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use ratekeeper_core::ManualClock;
 
-use crate::cluster::Router;
+use crate::cluster::{Connections, Router};
 use crate::config::Config;
 use crate::connection::Connection;
 use crate::denial_cache::DenialCache;
 use crate::error::SetupError;
 use crate::name::Names;
+use crate::store::RedisStore;
 use crate::store::servers::{Kind, Servers};
-use crate::store::{Links, RedisStore};
-
-/// A task that would spin for longer than this is better off sleeping.
-const MOST_SPIN: Duration = Duration::from_millis(1);
 
 /// The longest that a decision, or making a connection, may take.
 const LONGEST: Duration = Duration::from_secs(86_400);
@@ -66,32 +63,10 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// How long the task that holds the connection polls for an answer before it sleeps; 100 µs by default.
-    /// With zero, it sleeps immediately. At most a millisecond, and a tenth of the [timeout](Self::timeout).
-    ///
-    /// Where Redis is near, being woken takes longer than most answers do, for the server as well. With one
-    /// thread for the runtime and a core left for Redis, polling made 64 requests in flight 1.2 to 1.4 times
-    /// as fast, at three quarters to nine tenths of the server's time. With two threads on the same two
-    /// cores as Redis it made little difference. A single caller that asks again as soon as it is answered
-    /// waits half as long.
-    ///
-    /// Polling costs up to a sixth more of this process's time in a crowd, and for a single waiting request
-    /// at most the time set here for each answer. So set it to zero where processor time is scarce, as in a
-    /// container with a quota, and do not raise it for a server that is far away.
-    ///
-    /// The task polls while sixteen requests or more wait, or did a moment ago, and for a request that
-    /// arrives no later than this after the last answer. A request that arrives later finds both sides
-    /// asleep, and nothing would be gained. Other tasks of the runtime go first, and where answers take
-    /// longer, polling is tried less and less often.
-    pub const fn spin(mut self, duration: Duration) -> Self {
-        self.config.spin = duration;
-        self
-    }
-
     /// The longest pause between two attempts to reach a failed server; one second by default. The first
     /// pause is some milliseconds, and each is twice the one before.
-    pub const fn longest_pause(mut self, pause: Duration) -> Self {
-        self.config.longest_pause = pause;
+    pub const fn max_backoff(mut self, pause: Duration) -> Self {
+        self.config.max_backoff = pause;
         self
     }
 
@@ -100,15 +75,15 @@ impl RedisStoreBuilder {
     ///
     /// No key is denied for longer than its wait. But for a key that was denied here, what *another* process
     /// refunds or resets takes effect up to this much later.
-    pub const fn deny_from_memory_for(mut self, duration: Duration) -> Self {
-        self.config.deny_for = duration;
+    pub const fn denial_cache_ttl(mut self, duration: Duration) -> Self {
+        self.config.denial_cache_ttl = duration;
         self
     }
 
     /// How many denied keys are remembered, rounded up to a multiple of sixteen; 100,000 by default. Redis is
     /// asked about all others.
-    pub const fn denied_keys(mut self, keys: usize) -> Self {
-        self.config.denied_keys = keys;
+    pub const fn denial_cache_capacity(mut self, keys: usize) -> Self {
+        self.config.denial_cache_capacity = keys;
         self
     }
 
@@ -129,7 +104,6 @@ impl RedisStoreBuilder {
         // Practically for ever, yet small enough to compute with.
         config.timeout = config.timeout.min(LONGEST);
         config.connect_timeout = config.connect_timeout.min(LONGEST);
-        config.spin = config.spin.min(MOST_SPIN).min(config.timeout / 10);
         let is_fit = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
         if !(1..=64).contains(&config.prefix.len()) || !config.prefix.bytes().all(is_fit) {
             return Err(SetupError::Prefix(config.prefix));
@@ -147,12 +121,12 @@ impl RedisStoreBuilder {
         let denied = Arc::new(DenialCache::new(&config));
         match servers.0 {
             Kind::One(target) => {
-                let link = Connection::start(target, &config, Arc::clone(&denied), None, None);
-                Ok(RedisStore::start(Links::One(link), config, denied))
+                let connection = Connection::start(target, &config, Arc::clone(&denied), None, None);
+                Ok(RedisStore::start(Connections::One(connection), config, denied))
             }
             Kind::Cluster(seeds) => {
                 let router = Router::start(seeds, &config, Arc::clone(&denied));
-                Ok(RedisStore::start(Links::Cluster(router), config, denied))
+                Ok(RedisStore::start(Connections::Cluster(router), config, denied))
             }
         }
     }

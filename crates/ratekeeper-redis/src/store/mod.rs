@@ -4,32 +4,26 @@ mod builder;
 mod servers;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ratekeeper_core::{
     Answer, Charge, Debit, Decision, KeyRef, Refund, RuleName, Store, StoreError, StoreId,
 };
 use tokio::sync::{oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 pub use self::builder::RedisStoreBuilder;
 pub use self::servers::{IntoClient, Servers};
-use crate::batch::settlement::{Settlement, What};
-use crate::cluster::Router;
-use crate::cluster::multi_slot::{self, MultiSlot};
-use crate::cluster::{Deciding, PendingReply, all, make};
+use crate::cluster::Connections;
 use crate::config::Config;
-use crate::connection::Connection;
-use crate::connection::{Breaker, BreakerState};
-use crate::denial_cache::{DenialCache, Knowledge};
+use crate::connection::BreakerState;
+use crate::denial_cache::{DenialCache, Lookup};
 use crate::error::{SetupError, unavailable};
 use crate::name::Counted;
-use crate::observe::Asked;
-use crate::request::{Ask, Charges, Kind, OwnCharge, UNHURRIED};
+use crate::request::pending::{PendingReply, all, make};
+use crate::request::settlement::{Settlement, What};
+use crate::request::{Charges, Kind, OwnCharge, SETTLE_TIMEOUT};
 
 /// How many charges a request may have. No application has as many rules, and each takes a two-byte number in
 /// the question.
@@ -46,53 +40,12 @@ pub struct RedisStore {
 struct Inner {
     config: Config,
     denied: Arc<DenialCache>,
-    links: Links,
-}
-
-/// The connections to the servers that have the counters.
-#[derive(Clone, Debug)]
-pub(crate) enum Links {
-    /// One server has all of them.
-    One(Connection),
-    /// They are spread over a cluster.
-    Cluster(Arc<Router>),
-}
-
-impl Links {
-    /// Puts something in line. It always gets an answer.
-    pub(crate) fn put(&self, ask: Ask) {
-        match self {
-            Self::One(link) => link.put(ask),
-            Self::Cluster(router) => router.put(ask),
-        }
-    }
-
-    fn breaker(&self) -> &Breaker {
-        match self {
-            Self::One(link) => link.breaker(),
-            Self::Cluster(router) => router.breaker(),
-        }
-    }
-
-    /// The error to answer with instead of asking.
-    fn refuses(&self, charges: &Charges) -> Option<StoreError> {
-        match self {
-            Self::One(link) => link.refuses(),
-            // A denial by one node is a denial, so it refuses only if all nodes do.
-            Self::Cluster(router) => {
-                let mut refused = charges.iter().map(|charge| router.refuses(charge.counter.slot));
-                refused.try_fold(None, |_, error| error.map(Some)).flatten()
-            }
-        }
-    }
+    connections: Connections,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        match &self.links {
-            Links::One(link) => link.close(),
-            Links::Cluster(router) => router.close(),
-        }
+        self.connections.close();
     }
 }
 
@@ -114,21 +67,21 @@ impl RedisStore {
         RedisStoreBuilder::new(servers)
     }
 
-    pub(crate) fn start(links: Links, config: Config, denied: Arc<DenialCache>) -> Self {
-        Self { inner: Arc::new(Inner { config, denied, links }) }
+    pub(crate) fn start(connections: Connections, config: Config, denied: Arc<DenialCache>) -> Self {
+        Self { inner: Arc::new(Inner { config, denied, connections }) }
     }
 
     /// Whether Redis is asked, or known not to work. On a cluster, the breaker is open while any node with
     /// slots fails; keys on the other nodes are still decided.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
-        self.inner.links.breaker().watch().borrow().clone()
+        self.inner.connections.breaker().watch().borrow().clone()
     }
 
     /// Watches changes of the [breaker](Self::breaker).
     #[must_use]
     pub fn watch_breaker(&self) -> watch::Receiver<BreakerState> {
-        self.inner.links.breaker().watch()
+        self.inner.connections.breaker().watch()
     }
 
     /// Waits until Redis works; on a cluster, until all nodes that have slots do.
@@ -148,31 +101,43 @@ impl RedisStore {
         }
     }
 
+    /// The answer to a request that has nothing to ask about, or too much.
+    fn answer_without_asking(&self, charges: &[Charge<'_>]) -> Option<Result<Decision, StoreError>> {
+        match charges.len() {
+            0 => Some(Ok(Decision::new(self.inner.denied.now()))),
+            1..=MOST_CHARGES => None,
+            _ => Some(Err(unavailable("a request may have at most 10,000 charges in Redis"))),
+        }
+    }
+
     fn own(&self, charges: &[Charge<'_>]) -> Charges {
         charges.iter().map(|charge| OwnCharge::new(charge, &self.inner.config.names)).collect()
     }
 
-    /// Asks about a request, with one question for all charges that may be asked together.
-    fn ask_for(&self, charges: Charges, peek: bool) -> Deciding {
-        let (links, deadline) = (&self.inner.links, Instant::now() + self.inner.config.timeout);
-        let one = |charges: Charges| {
-            let (ask, asking) = make(deadline, |reply| Kind::about(charges, peek, None, reply));
-            links.put(ask);
-            Deciding::alone(asking, links.clone())
-        };
-        if charges.len() == 1 || matches!(links, Links::One(_)) {
-            return one(charges);
+    /// Waits for the answer to a question about one of the counters, which will probably deny this request as
+    /// well; but no longer than leaves time to ask.
+    async fn follow(
+        self,
+        mut question: watch::Receiver<()>,
+        charges: Charges,
+        deadline: Instant,
+    ) -> Result<Decision, StoreError> {
+        drop(timeout_at(deadline - self.inner.config.timeout / 2, question.changed()).await);
+        let by_ref: Vec<Charge<'_>> = charges.iter().map(OwnCharge::by_ref).collect();
+        let lookup = self.inner.denied.lookup(&by_ref);
+        drop(by_ref);
+        if let Lookup::Denied(denied) = lookup {
+            self.inner.config.watch.denied_from_memory();
+            return Ok(denied);
         }
-        let (mut groups, order) = multi_slot::by(charges, |charge| charge.counter.slot);
-        if groups.len() == 1 {
-            return one(groups.swap_remove(0));
-        }
-        Deciding::MultiSlot(Box::new(MultiSlot::ask(groups, order, links.clone(), deadline, peek)))
+        let answer = self.inner.connections.ask(charges, deadline, false).await;
+        drop(lookup);
+        answer
     }
 
     /// How long an operation may take that no incoming request waits for.
-    fn unhurried(&self) -> Duration {
-        self.inner.config.timeout.max(UNHURRIED)
+    fn settle_timeout(&self) -> Duration {
+        self.inner.config.timeout.max(SETTLE_TIMEOUT)
     }
 
     fn counted(&self, rule: RuleName, key: KeyRef<'_>) -> Counted {
@@ -184,7 +149,7 @@ impl RedisStore {
         let hand_over = |settlement: Settlement| {
             self.inner.denied.forget(&settlement.counter);
             let settlement = Box::new(settlement);
-            self.ask(self.unhurried(), |reply| Kind::Settle { settlement, reply: Some(reply) })
+            self.ask(self.settle_timeout(), |reply| Kind::Settle { settlement, reply: Some(reply) })
         };
         settlements.map(hand_over).collect()
     }
@@ -195,60 +160,51 @@ impl RedisStore {
         kind: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Kind,
     ) -> PendingReply<T> {
         let (ask, asking) = make(Instant::now() + timeout, kind);
-        self.inner.links.put(ask);
+        self.inner.connections.put(ask);
         asking
     }
 }
 
-fn too_many_charges() -> StoreError {
-    unavailable("a request with more than 10,000 charges is more than Redis is asked about at once")
-}
-
 impl Store for RedisStore {
     fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        let mut denial = None;
-        match charges {
-            [] => return Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
-            too_many if too_many.len() > MOST_CHARGES => return Answer::Now(Err(too_many_charges())),
-            // Usually there is one charge. A decision is large, so it is made only for a denial, and in
-            // place.
-            [charge] => {
-                if let Some((now, outcome)) = self.inner.denied.find_one(charge) {
-                    self.inner.config.watch.denied_from_memory();
-                    let mut decision = Decision::new(now);
-                    decision.push(charge.rule, outcome);
-                    return Answer::Now(Ok(decision));
-                }
-            }
-            several => match self.inner.denied.find(several) {
-                Some((known, Knowledge::Enough)) => {
-                    self.inner.config.watch.denied_from_memory();
-                    return Answer::Now(Ok(known));
-                }
-                known => denial = known,
-            },
+        let Inner { config, denied, connections } = &*self.inner;
+        if let Some(answer) = self.answer_without_asking(charges) {
+            return Answer::Now(answer);
         }
-        let charges = self.own(charges);
-        if let Some(error) = self.inner.links.refuses(&charges) {
-            // More than is known cannot be found out now.
-            if let Some((known, _)) = denial {
-                self.inner.config.watch.denied_from_memory();
-                return Answer::Now(Ok(known));
+        let (question, other) = match denied.lookup(charges) {
+            Lookup::Denied(denied) => {
+                config.watch.denied_from_memory();
+                return Answer::Now(Ok(denied));
             }
-            self.inner.config.watch.refused();
+            Lookup::Ask => (None, None),
+            Lookup::Lead(question) => (Some(question), None),
+            Lookup::Follow(other) => (None, Some(other)),
+        };
+        let own = self.own(charges);
+        if let Some(error) = connections.refuses(&own) {
+            config.watch.refused();
             return Answer::Now(Err(error));
         }
-        let asked = self.inner.config.watch.ask();
-        Answer::later(Charging { deciding: self.ask_for(charges, false), asked })
+        let (asked, deadline) = (config.watch.ask(), Instant::now() + config.timeout);
+        if let Some(other) = other {
+            let following = self.clone().follow(other, own, deadline);
+            return Answer::later(async move { asked.answered(following.await) });
+        }
+        let deciding = connections.ask(own, deadline, false);
+        Answer::later(async move {
+            let answer = deciding.await;
+            // Whoever waits for the answer finds it in memory.
+            drop(question);
+            asked.answered(answer)
+        })
     }
 
     fn peek(&self, charges: &[Charge<'_>]) -> Answer<Decision> {
-        match charges {
-            // Nothing to look at.
-            [] => Answer::Now(Ok(Decision::new(self.inner.denied.now()))),
-            too_many if too_many.len() > MOST_CHARGES => Answer::Now(Err(too_many_charges())),
-            charges => Answer::later(self.ask_for(self.own(charges), true)),
+        if let Some(answer) = self.answer_without_asking(charges) {
+            return Answer::Now(answer);
         }
+        let deadline = Instant::now() + self.inner.config.timeout;
+        Answer::later(self.inner.connections.ask(self.own(charges), deadline, true))
     }
 
     fn refund(&self, refunds: &[Refund<'_>]) -> Answer<()> {
@@ -275,7 +231,7 @@ impl Store for RedisStore {
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         let counter = Box::new(self.counted(rule, key));
         self.inner.denied.forget(&counter);
-        Answer::later(self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) }))
+        Answer::later(self.ask(self.settle_timeout(), |reply| Kind::Reset { counter, reply: Some(reply) }))
     }
 }
 
@@ -285,26 +241,5 @@ impl fmt::Debug for RedisStore {
             .field("prefix", &self.inner.config.prefix)
             .field("breaker", &self.breaker())
             .finish_non_exhaustive()
-    }
-}
-
-/// A charge that is under way.
-///
-/// If this is dropped before the answer arrives, the charge is given back if it was made. The exception is
-/// when the last clone of the store was dropped before that, and the answer has arrived since.
-#[derive(Debug)]
-struct Charging {
-    deciding: Deciding,
-    asked: Asked,
-}
-
-impl Future for Charging {
-    type Output = Result<Decision, StoreError>;
-
-    #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = std::task::ready!(Pin::new(&mut self.deciding).poll(cx));
-        self.asked.answered(&answer);
-        Poll::Ready(answer)
     }
 }

@@ -2,7 +2,7 @@
 
 use redis::{Client, IntoConnectionInfo};
 
-use crate::connection::connect::{Sentinels, Target};
+use crate::connection::{Sentinels, Target};
 use crate::error::SetupError;
 
 /// Where the counters live: one server, a master that sentinels watch, or a cluster.

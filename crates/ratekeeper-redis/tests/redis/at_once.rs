@@ -17,8 +17,8 @@ const PERIOD: Duration = Duration::from_secs(3_650 * 86_400);
 /// Stores on the shared server, each with its own connection; every other one denies from memory.
 async fn fleet(nodes: usize, prefix: &str) -> Vec<RedisStore> {
     let node = |i: usize| {
-        let deny_for = Duration::from_secs(i as u64 % 2);
-        ready(patient(shared_server()).prefix(prefix).deny_from_memory_for(deny_for))
+        let denial_cache_ttl = Duration::from_secs(i as u64 % 2);
+        ready(patient(shared_server()).prefix(prefix).denial_cache_ttl(denial_cache_ttl))
     };
     join_all((0..nodes).map(node)).await
 }

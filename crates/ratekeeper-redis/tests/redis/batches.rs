@@ -48,7 +48,7 @@ async fn ask(store: &RedisStore, requests: &[Request]) -> Vec<Decision> {
 async fn store(prefix: &str) -> (RedisStore, ManualClock) {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_040));
     let store = patient(shared_server()).prefix(prefix).clock(clock.clone());
-    (ready(store.deny_from_memory_for(Duration::ZERO)).await, clock)
+    (ready(store.denial_cache_ttl(Duration::ZERO)).await, clock)
 }
 
 fn pause(clock: &ManualClock, random: &mut Random, quota: &Quota) {

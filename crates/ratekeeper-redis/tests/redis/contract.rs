@@ -23,17 +23,17 @@ mod denying_from_memory {
 /// Stores on a shared server, each on its own time.
 struct RedisHarness {
     clock: ManualClock,
-    deny_for: std::time::Duration,
+    denial_cache_ttl: std::time::Duration,
 }
 
 impl RedisHarness {
     fn new() -> Self {
         let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
-        Self { clock, deny_for: std::time::Duration::from_secs(1) }
+        Self { clock, denial_cache_ttl: std::time::Duration::from_secs(1) }
     }
 
     fn asking_always() -> Self {
-        Self { deny_for: std::time::Duration::ZERO, ..Self::new() }
+        Self { denial_cache_ttl: std::time::Duration::ZERO, ..Self::new() }
     }
 }
 
@@ -41,7 +41,8 @@ impl Harness for RedisHarness {
     type Store = RedisStore;
 
     fn store(&self) -> RedisStore {
-        let store = patient(shared_server()).clock(self.clock.clone()).deny_from_memory_for(self.deny_for);
+        let store =
+            patient(shared_server()).clock(self.clock.clone()).denial_cache_ttl(self.denial_cache_ttl);
         let store = store.build().expect("the store can be made");
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(store.ready(PATIENCE)))
             .expect("the server works");

@@ -7,9 +7,10 @@ use ratekeeper_core::{
     Charge, DAY, Decision, Key, ManualClock, Quota, Receipt, Refund, Retry, SECOND, Store, Timestamp,
 };
 use ratekeeper_redis::RedisStore;
+use ratekeeper_servers::{Mode, Proxy};
 
 use crate::support::inspect::Inspector;
-use crate::support::{PATIENCE, calls, each, own_server, patient, ready, rule};
+use crate::support::{PATIENCE, calls, each, own_server, patient, patient_at, ready, rule};
 
 async fn charge(store: &RedisStore, charges: &[Charge<'_>]) -> Decision {
     store.charge(charges).await.expect("the store decides")
@@ -33,10 +34,68 @@ async fn a_flood_asks_redis_once_a_second() {
     }
 }
 
+/// Callers that arrive before the answer wait for it, and do not ask as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_many_callers_asks_redis_once_a_second() {
+    let server = own_server();
+    let proxy = Proxy::start(server.port()).expect("a proxy");
+    let store = ready(patient_at(&server.url_with_port(proxy.port()))).await;
+    // Far enough away that many arrive before the answer.
+    proxy.set(Mode::delay(Duration::from_millis(10))).expect("it delays");
+    let mut inspector = Inspector::new(&server);
+    const OWN: Quota = Quota::per_day(1);
+    const ALL: Quota = Quota::fixed_window(1_000_000, DAY);
+    for rules in [1, 2] {
+        let charges = |key| [Charge::new(rule("own"), key, &OWN), Charge::new(rule("all"), key, &ALL)];
+        let key = ["mallory", "marvin"][rules - 1];
+        while charge(&store, &charges(key)[..rules]).await.is_admitted() {}
+        let (calls, started) = (inspector.calls("evalsha"), Instant::now());
+        let flood = (0..64).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                while started.elapsed() < Duration::from_millis(3_500) {
+                    assert!(!charge(&store, &charges(key)[..rules]).await.is_admitted());
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+        });
+        for caller in futures_util::future::join_all(flood).await {
+            caller.expect("each is denied");
+        }
+        let (calls, seconds) = (inspector.calls("evalsha") - calls, started.elapsed().as_secs_f64());
+        assert!(calls as f64 <= seconds + 1.0, "{rules} rules: {calls} calls in {seconds} s");
+    }
+}
+
+/// Whoever waits for the answer to another's question waits for no longer than for its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_a_question_of_another_for_longer_than_for_its_own() {
+    let server = own_server();
+    let timeout = Duration::from_millis(500);
+    let builder = patient(&server).timeout(timeout).denial_cache_ttl(Duration::from_millis(1));
+    let store = ready(builder).await;
+    let quota = Quota::per_day(1);
+    let one = [Charge::new(rule("own"), "mallory", &quota)];
+    while charge(&store, &one).await.is_admitted() {}
+    server.pause().expect("it can be paused");
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let asked = Instant::now();
+    // The first is not even looked at.
+    let first = store.charge(&one);
+    let second = store.charge(&one).await;
+    assert!(
+        second.is_err() && asked.elapsed() < timeout + Duration::from_millis(250),
+        "{:?}",
+        asked.elapsed()
+    );
+    drop(first);
+    server.resume().expect("it resumes");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_of_several_rules_is_denied_from_memory_too() {
     let server = own_server();
-    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let store = ready(patient(&server).denial_cache_ttl(DAY)).await;
     let mut inspector = Inspector::new(&server);
     let (tight, wide) = (Quota::sliding_log(1, DAY), Quota::per_day(100));
     let both = [Charge::new(rule("wide"), "mallory", &wide), Charge::new(rule("tight"), "mallory", &tight)];
@@ -60,7 +119,7 @@ async fn a_request_of_several_rules_is_denied_from_memory_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_denied_by_one_rule_is_so_from_memory_while_others_pass_the_second() {
     let server = own_server();
-    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let store = ready(patient(&server).denial_cache_ttl(DAY)).await;
     let mut inspector = Inspector::new(&server);
     let (own, all) = (Quota::per_day(1), Quota::fixed_window(1_000_000, 3_650 * DAY));
     let everybody = Charge::new(rule("all"), "everybody", &all);
@@ -85,7 +144,7 @@ async fn who_is_denied_by_one_rule_is_so_from_memory_while_others_pass_the_secon
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_key_that_is_another_each_time_does_not_ask_redis() {
     let server = own_server();
-    let store = ready(patient(&server).denied_keys(160).deny_from_memory_for(DAY)).await;
+    let store = ready(patient(&server).denial_cache_capacity(160).denial_cache_ttl(DAY)).await;
     let mut inspector = Inspector::new(&server);
     let (own, second) = (Quota::per_day(1), Quota::per_day(100));
     assert!(charge(&store, &[Charge::new(rule("own"), "mallory", &own)]).await.is_admitted());
@@ -115,7 +174,7 @@ async fn a_second_key_that_is_another_each_time_does_not_ask_redis() {
 async fn who_is_admitted_is_not_in_the_way_of_who_is_denied() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let server = own_server();
-    let store = ready(patient(&server).clock(clock.clone()).denied_keys(160)).await;
+    let store = ready(patient(&server).clock(clock.clone()).denial_cache_capacity(160)).await;
     let mut inspector = Inspector::new(&server);
     let quota = Quota::per_second(4).burst(1);
     let keys: Vec<Key> = (0..400_u64).map(Key::from).collect();
@@ -146,7 +205,7 @@ async fn who_is_admitted_is_not_in_the_way_of_who_is_denied() {
 async fn a_log_that_did_not_deny_tells_what_is_left() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let server = own_server();
-    let store = ready(patient(&server).clock(clock.clone()).deny_from_memory_for(DAY)).await;
+    let store = ready(patient(&server).clock(clock.clone()).denial_cache_ttl(DAY)).await;
     let (tight, log) = (Quota::per_day(1), Quota::sliding_log(10, 10 * SECOND));
     for _ in 0..4 {
         assert!(charge(&store, &[Charge::new(rule("log"), "mallory", &log)]).await.is_admitted());
@@ -167,7 +226,7 @@ async fn a_log_that_did_not_deny_tells_what_is_left() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_smaller_cost_that_fits_passes() {
     let server = own_server();
-    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let store = ready(patient(&server).denial_cache_ttl(DAY)).await;
     let mut inspector = Inspector::new(&server);
     for quota in each(10, 3_650 * DAY) {
         let rule = rule(quota.algorithm().name());
@@ -221,7 +280,7 @@ async fn no_more_keys_are_remembered_than_were_asked_for() {
     let quota = Quota::per_day(1);
     for most in [160, 0] {
         let store =
-            patient(&server).prefix(format!("most-{most}")).denied_keys(most).deny_from_memory_for(DAY);
+            patient(&server).prefix(format!("most-{most}")).denial_cache_capacity(most).denial_cache_ttl(DAY);
         let store = ready(store).await;
         let keys: Vec<Key> = (0..1_000_u64).map(Key::from).collect();
         for key in &keys {
@@ -239,7 +298,7 @@ async fn no_more_keys_are_remembered_than_were_asked_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refunds_resets_and_new_quotas_ask_redis_again() {
     let server = own_server();
-    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let store = ready(patient(&server).denial_cache_ttl(DAY)).await;
     let mut inspector = Inspector::new(&server);
     let quota = Quota::sliding_log(2, DAY);
     let one = [Charge::new(rule("one"), "alice", &quota)];
@@ -266,7 +325,7 @@ async fn refunds_resets_and_new_quotas_ask_redis_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_denied_for_longer_than_by_redis() {
     let server = own_server();
-    let store = ready(patient(&server).deny_from_memory_for(DAY)).await;
+    let store = ready(patient(&server).denial_cache_ttl(DAY)).await;
     let mut inspector = Inspector::new(&server);
     let mut from_memory = 0;
     for quota in each(4, Duration::from_millis(80)) {

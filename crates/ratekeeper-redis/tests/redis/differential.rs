@@ -181,7 +181,7 @@ fn histories() -> Vec<Vec<Step>> {
 async fn rare_histories_are_those_of_memory() {
     let clock = ManualClock::new(Timestamp::UNIX_EPOCH);
     let store = patient(shared_server()).prefix("rare").clock(clock.clone());
-    let redis = ready(store.deny_from_memory_for(Duration::ZERO)).await;
+    let redis = ready(store.denial_cache_ttl(Duration::ZERO)).await;
     let memory = MemoryStore::builder().clock(clock.clone()).build();
     let (rule, never) = (rule("rare"), Quota::per_second(1));
     for (i, history) in histories().into_iter().enumerate() {

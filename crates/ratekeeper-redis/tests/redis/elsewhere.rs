@@ -11,8 +11,8 @@ use crate::support::{PATIENCE, each, patient, ready, rule, shared_server};
 /// So long that no window ends before 2029.
 const PERIOD: Duration = Duration::from_secs(3_650 * 86_400);
 
-async fn node(prefix: &str, deny_for: Duration) -> RedisStore {
-    ready(patient(shared_server()).prefix(prefix).deny_from_memory_for(deny_for)).await
+async fn node(prefix: &str, denial_cache_ttl: Duration) -> RedisStore {
+    ready(patient(shared_server()).prefix(prefix).denial_cache_ttl(denial_cache_ttl)).await
 }
 
 async fn admits(store: &RedisStore, rule: RuleName, quota: &Quota, cost: u32) -> bool {
@@ -75,10 +75,10 @@ async fn what_is_given_back_here_takes_effect_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_given_back_elsewhere_takes_effect_when_the_denial_is_forgotten() {
     for (prefix, reset) in [("there-refund", false), ("there-reset", true)] {
-        for deny_for in [Duration::ZERO, Duration::from_millis(150)] {
-            let (here, there) = (node(prefix, deny_for).await, node(prefix, deny_for).await);
+        for denial_cache_ttl in [Duration::ZERO, Duration::from_millis(150)] {
+            let (here, there) = (node(prefix, denial_cache_ttl).await, node(prefix, denial_cache_ttl).await);
             for quota in each(10, PERIOD) {
-                let rule = rule(&format!("{}-{}", quota.algorithm(), deny_for.as_millis()));
+                let rule = rule(&format!("{}-{}", quota.algorithm(), denial_cache_ttl.as_millis()));
                 let receipt = use_up(&here, rule, &quota).await;
                 let asked = Instant::now();
                 assert!(!admits(&here, rule, &quota, 1).await, "{quota}");
@@ -90,7 +90,7 @@ async fn what_is_given_back_elsewhere_takes_effect_when_the_denial_is_forgotten(
                     if admits(&here, rule, &quota, 1).await {
                         break;
                     }
-                    assert!(now < answered + deny_for, "{quota}: denied after {:?}", now - asked);
+                    assert!(now < answered + denial_cache_ttl, "{quota}: denied after {:?}", now - asked);
                     assert!(now < asked + PATIENCE, "{quota}");
                 }
             }

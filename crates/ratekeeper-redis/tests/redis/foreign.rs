@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ratekeeper_core::algorithm::Counter;
 use ratekeeper_core::{
-    Algorithm, Charge, Decision, Key, MINUTE, ManualClock, Quota, Retry, SECOND, Store, Timestamp,
+    Algorithm, Charge, Decision, Key, MINUTE, ManualClock, Quota, Retry, SECOND, Store, Timestamp, codec,
 };
 use ratekeeper_redis::RedisStore;
 
@@ -64,18 +64,13 @@ fn garbage(number: usize, quota: &Quota) -> Vec<Vec<u8>> {
         let now = NOW.saturating_sub(Duration::from_millis(400 - i * 100));
         counter.charge(quota, 1, now);
     }
-    let bytes = counter.to_bytes();
+    let bytes = codec::encode(&counter);
     // Also a counter that is under two quotas.
     let other = Quota::leaky_bucket(300, Duration::from_micros(12_345_679));
     for quota in [other, *quota] {
         counter.charge(&quota, 1, NOW.saturating_sub(Duration::from_millis(1)));
     }
-    let of_two = counter.to_bytes();
-    // And one that is under more.
-    let third = Quota::token_bucket(45, MINUTE);
-    counter.charge(&third, 1, NOW.saturating_sub(Duration::from_micros(500)));
-    counter.charge(quota, 1, NOW.saturating_sub(Duration::from_micros(400)));
-    for bytes in [&bytes, &of_two, &counter.to_bytes()] {
+    for bytes in [&bytes, &codec::encode(&counter)] {
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut value = bytes.clone();
@@ -94,7 +89,7 @@ fn garbage(number: usize, quota: &Quota) -> Vec<Vec<u8>> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_bytes_count_as_the_counter_that_they_are_or_as_none() {
     let server = own_server();
-    let store = patient(&server).clock(ManualClock::new(NOW)).deny_from_memory_for(Duration::ZERO);
+    let store = patient(&server).clock(ManualClock::new(NOW)).denial_cache_ttl(Duration::ZERO);
     let store = ready(store).await;
     let mut inspector = Inspector::new(&server);
     for (number, quota) in quotas().into_iter().enumerate() {
@@ -103,7 +98,7 @@ async fn any_bytes_count_as_the_counter_that_they_are_or_as_none() {
         let left = inspector.time_left((0..values.len()).map(|i| format!("ratekeeper:foreign:{{#{i}}}")));
         for ((value, decision), left) in values.iter().zip(decisions).zip(left) {
             let outcome = decision.outcome("foreign").expect("it was asked");
-            let counter = Counter::from_bytes(value);
+            let counter = codec::decode(value);
             // A denied charge does not write, and a valid counter keeps its expiry. But a value that is no
             // counter does not deny.
             assert!(
@@ -111,7 +106,8 @@ async fn any_bytes_count_as_the_counter_that_they_are_or_as_none() {
                 "{quota}: {value:02x?}: {left}"
             );
             let no_log = counter.is_none() && quota.algorithm() == Algorithm::SlidingLog;
-            if no_log && value.starts_with(&Counter::head(&quota)) && outcome.remaining() != quota.max() - 1 {
+            let current = if value.first() == Some(&255) { value.get(5..).unwrap_or(&[]) } else { value };
+            if no_log && current.starts_with(&codec::head(&quota)) {
                 // Logs are too long to be validated each time. What looks like one counts as one.
                 let wait = outcome.retry().and_then(Retry::after).unwrap_or_default();
                 assert!(
@@ -130,7 +126,7 @@ async fn any_bytes_count_as_the_counter_that_they_are_or_as_none() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_no_counter_is_given_back_to_peeked_at_and_reset() {
     let server = own_server();
-    let store = patient(&server).clock(ManualClock::new(NOW)).deny_from_memory_for(Duration::ZERO);
+    let store = patient(&server).clock(ManualClock::new(NOW)).denial_cache_ttl(Duration::ZERO);
     let store = ready(store).await;
     let mut inspector = Inspector::new(&server);
     for (number, quota) in quotas().into_iter().enumerate() {
@@ -140,8 +136,7 @@ async fn what_is_no_counter_is_given_back_to_peeked_at_and_reset() {
             let charge = [Charge::new(rule("foreign"), "alice", &quota)];
             let peeked = store.peek(&charge).await.unwrap_or_else(|error| panic!("{value:02x?}: {error:?}"));
             let outcome = peeked.outcome("foreign").expect("it was asked");
-            let expected =
-                Counter::from_bytes(&value).unwrap_or_else(|| Counter::new(&quota)).peek(&quota, 1, NOW);
+            let expected = codec::decode(&value).unwrap_or_else(|| Counter::new(&quota)).peek(&quota, 1, NOW);
             assert_eq!(*outcome, expected, "{quota}: {value:02x?}");
             let refund = [ratekeeper_core::Refund::new(rule("foreign"), "alice", 1)];
             store.refund(&refund).await.unwrap_or_else(|error| panic!("{value:02x?}: {error:?}"));

@@ -91,7 +91,7 @@ impl Caller {
 async fn long_logs_are_those_of_the_algorithm() {
     let server = own_server();
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
-    let store = patient(&server).clock(clock.clone()).deny_from_memory_for(Duration::ZERO);
+    let store = patient(&server).clock(clock.clone()).denial_cache_ttl(Duration::ZERO);
     let redis = ready(store).await;
     let mut longest = 0;
     for seed in cases(4) {
@@ -112,7 +112,7 @@ async fn long_logs_are_those_of_the_algorithm() {
         longest = longest.max(caller.longest);
     }
     assert!(longest > 250, "{longest}");
-    let in_place = calls(&server, "pexpire");
+    let in_place = calls(&server, "pexpireat");
     assert!(in_place > Some(500), "many are changed where they are: {in_place:?}");
 }
 
@@ -139,4 +139,28 @@ async fn a_log_that_becomes_short_takes_little_again() {
         redis.charge(&[Charge::new(rule("log"), &key, &quota)]).await.expect("redis decides");
     }
     assert!(length() < 100, "{}", length());
+}
+
+/// What a denied caller is told is exact, however its costs rise, and Redis is asked only when they double.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_wait_for_a_rising_cost_is_exact() {
+    let server = own_server();
+    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+    let redis = ready(patient(&server).clock(clock.clone())).await;
+    let (key, quota) = (Key::from("alice"), Quota::sliding_log(300, PERIOD));
+    let mut counter = Counter::new(&quota);
+    for _ in 0..300 {
+        clock.advance(Duration::from_micros(60_017));
+        redis.charge(&[Charge::new(rule("log"), &key, &quota)]).await.expect("redis decides");
+        counter.charge(&quota, 1, clock.now());
+    }
+    let before = calls(&server, "evalsha").expect("it answers");
+    for cost in 1..=300 {
+        let charges = [Charge::new(rule("log"), &key, &quota).cost(cost)];
+        let decided = redis.charge(&charges).await.expect("it is decided");
+        let expected = algorithm::decide(std::slice::from_mut(&mut counter), &[0], &charges, clock.now());
+        assert_eq!(decided, expected, "{cost}");
+    }
+    let asked = calls(&server, "evalsha").expect("it answers") - before;
+    assert!((2..=12).contains(&asked), "{asked} questions");
 }

@@ -2,7 +2,6 @@
 
 mod at_once;
 mod batches;
-mod changing;
 mod cluster;
 mod contract;
 mod denying;
@@ -14,11 +13,13 @@ mod keys;
 mod long_logs;
 mod maps;
 mod modes;
+mod modules;
 mod moving;
 mod order;
 mod outcomes;
 mod policies;
 mod probes;
+mod sentinel;
 mod several_slots;
 mod support;
 mod topology;

@@ -28,7 +28,7 @@ impl Setup {
         let key = key_on(&cluster, 0);
         let slot = cluster.slot(&key.to_string()).expect("it has a slot");
         let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
-        let store = RedisStore::builder(servers).deny_from_memory_for(Duration::ZERO);
+        let store = RedisStore::builder(servers).denial_cache_ttl(Duration::ZERO);
         Self { cluster, key, slot, store: ready(settings(store)).await }
     }
 

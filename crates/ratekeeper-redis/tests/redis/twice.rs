@@ -13,7 +13,7 @@ use crate::support::{patient, ready, rule, shared_server};
 async fn a_counter_that_a_request_charges_under_several_quotas_is_the_same_everywhere() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_040));
     let store = patient(shared_server()).prefix("twice").clock(clock.clone());
-    let redis = ready(store.deny_from_memory_for(Duration::ZERO)).await;
+    let redis = ready(store.denial_cache_ttl(Duration::ZERO)).await;
     let memory = MemoryStore::builder().clock(clock.clone()).build();
     let (mut admitted, mut denied) = (0, 0);
     for seed in cases(100) {

@@ -17,7 +17,7 @@ fn start() -> Cluster {
 
 async fn store(cluster: &Cluster, timeout: Duration) -> RedisStore {
     let servers = Servers::cluster(cluster.urls()).expect("the cluster has nodes");
-    let store = RedisStore::builder(servers).timeout(timeout).longest_pause(Duration::from_millis(50));
+    let store = RedisStore::builder(servers).timeout(timeout).max_backoff(Duration::from_millis(50));
     let store = store.build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the cluster works");
     store

@@ -59,7 +59,9 @@ pub(super) fn targets(matches: &At<OneOrMany<MatchSpec>>, scope: &Scope<'_>) -> 
     let mut wrong = false;
     for spec in list {
         let targets = match &spec.value {
-            MatchSpec::Text(text) => from_text(&spec.with(text.trim()), scope).map(|target| vec![target]),
+            MatchSpec::Text(text) => {
+                from_text(&spec.with(text.trim_matches(' ')), scope).map(|target| vec![target])
+            }
             MatchSpec::Table(table) => from_table(&spec.with(table), scope),
         };
         match targets {
@@ -73,12 +75,12 @@ pub(super) fn targets(matches: &At<OneOrMany<MatchSpec>>, scope: &Scope<'_>) -> 
 fn from_text(text: &At<&str>, scope: &Scope<'_>) -> Option<Target> {
     let method = |name| self::method(&text.with(name), scope);
     let path = |path| self::path(&text.with(path), scope);
-    match text.value.split_once(char::is_whitespace) {
+    match text.value.split_once(' ') {
         // A path can have a space in it.
         _ if text.value.starts_with('/') => Some(Target::Path(None, path(text.value)?)),
         Some((name, rest)) => {
             // Both are checked, even if one of them is wrong.
-            let (method, path) = (method(name), path(rest.trim_start()));
+            let (method, path) = (method(name), path(rest.trim_start_matches(' ')));
             Some(Target::Path(Some(method?), path?))
         }
         None if is_method(text.value) => method(text.value).map(Target::Method),
@@ -125,6 +127,23 @@ pub(super) fn each<T>(
     }
     let read: Vec<T> = texts.iter().filter_map(|text| read(&text.with(&text.value), scope)).collect();
     (read.len() == texts.len()).then_some(read)
+}
+
+/// The paths that a rule does not match.
+pub(super) fn exceptions(paths: &At<OneOrMany<String>>, scope: &Scope<'_>) -> Option<Vec<String>> {
+    if paths.value.as_slice().is_empty() {
+        let help = "without `except` a rule has no exceptions".to_owned();
+        scope.problem_with(paths.span.clone(), "an empty list names no path", help);
+        return None;
+    }
+    each(paths, scope, |path, scope| match path.value.split_once(char::is_whitespace) {
+        Some((method, rest)) if is_method(method) && !rest.trim_start().is_empty() => {
+            let help = format!("write `{}`, which is whatever the method", rest.trim_start());
+            scope.problem_with(path.span.clone(), "an exception is a path, without a method", help);
+            None
+        }
+        _ => self::path(path, scope),
+    })
 }
 
 fn never<T>(place: &At<T>, what: &str, scope: &Scope<'_>) {

@@ -49,7 +49,9 @@ impl Read for Rules {
             // An item that is not a rule has been reported, and an empty rule takes its place.
             At { span: node.span.clone(), value: RuleTable::read(node, &scope).unwrap_or_default() }
         };
-        Some(Self(nodes.iter().enumerate().map(rule).collect()))
+        // A rule takes far more memory than the text of an item that is none.
+        let nodes = nodes.iter().enumerate().take_while(|_| !scope.is_full());
+        Some(Self(nodes.map(rule).collect()))
     }
 }
 

@@ -31,10 +31,10 @@ use crate::{LayerSettings, Registry, RuleFile, Source};
 /// rules stay in force. [`ReloadHandle::status`], the log and metrics report it.
 ///
 /// ```no_run
-/// use ratekeeper::{ChosenRejection, MemoryStore, RateLimitLayer};
-/// use ratekeeper_rules::{FileSource, Registry, ReloadHandle, Reloader};
+/// use ratekeeper::RateLimitLayer;
+/// use ratekeeper_rules::{FileRejection, FileSource, Registry, ReloadHandle, Reloader};
 ///
-/// type Layer = RateLimitLayer<ChosenRejection>;
+/// type Layer = RateLimitLayer<FileRejection>;
 ///
 /// async fn limit() -> Result<(Layer, ReloadHandle), Box<dyn std::error::Error>> {
 ///     let registry = Registry::new();
@@ -97,7 +97,7 @@ impl<S: Source> Reloader<S> {
     pub async fn load(self) -> Result<Loaded<S>, ReloadError> {
         let Self { mut source, reader, last_good } = self;
         let (reader, last_good) = (Arc::new(reader), last_good.map(LastGood::new));
-        let found = source.read().await;
+        let found = source.read(reader.registry.max_size()).await;
         let read_at = found.is_ok().then(SystemTime::now);
         let read = match found {
             Ok(document) => reader.read(document.clone()).await.map(|set| (set, document)),

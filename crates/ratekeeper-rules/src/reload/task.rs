@@ -71,7 +71,7 @@ impl<S: Source> Task<S> {
     }
 
     async fn reload(&mut self) {
-        let document = match self.source.read().await {
+        let document = match self.source.read(self.reader.registry.max_size()).await {
             Ok(document) => document,
             Err(error) => return self.fail(ReloadError::unread(error)),
         };
@@ -164,7 +164,7 @@ mod tests {
             "handed"
         }
 
-        async fn read(&mut self) -> Result<Document, SourceError> {
+        async fn read(&mut self, _max_size: usize) -> Result<Document, SourceError> {
             Ok(self.0.borrow_and_update().clone())
         }
 

@@ -45,7 +45,7 @@ const LONGEST_POLL: Duration = Duration::from_secs(365 * 86_400);
 ///         "handed"
 ///     }
 ///
-///     async fn read(&mut self) -> Result<Document, SourceError> {
+///     async fn read(&mut self, _max_size: usize) -> Result<Document, SourceError> {
 ///         let text = self.0.borrow_and_update().clone();
 ///         Ok(Document::new("handed rules", Format::Toml, text))
 ///     }
@@ -66,10 +66,13 @@ pub trait Source: Send + 'static {
     ///
     /// It has to end by itself, whatever the other side does: while it runs, nothing else is noticed.
     ///
+    /// `max_size` is the size of the [largest document](crate::Registry::max_document_size) that is used, in
+    /// bytes, for a source that can stop there. Whatever it returns is checked once more.
+    ///
     /// # Errors
     ///
     /// When they cannot be read. Rules that can be read but are invalid are not an error here.
-    fn read(&mut self) -> impl Future<Output = Result<Document, SourceError>> + Send;
+    fn read(&mut self, max_size: usize) -> impl Future<Output = Result<Document, SourceError>> + Send;
 
     /// Waits until the rules may have changed since [`read`](Self::read) was last called, including while it
     /// ran; or, if it failed, until another attempt is worthwhile.

@@ -4,6 +4,7 @@ mod file;
 mod postgres;
 mod redis;
 mod reloading;
+mod size;
 mod support;
 mod told;
 mod whole;

@@ -24,7 +24,7 @@ impl Source for Handed {
         "handed"
     }
 
-    async fn read(&mut self) -> Result<Document, SourceError> {
+    async fn read(&mut self, _max_size: usize) -> Result<Document, SourceError> {
         match &*self.0.borrow_and_update() {
             Some(text) => Ok(Document::new("handed rules", Format::Toml, text.as_str())),
             None => Err(SourceError::new("nothing was handed over").because("the hand is empty")),

@@ -1,12 +1,44 @@
 //! Addresses as keys.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::Extensions;
 use ratekeeper_core::Key;
 
 use super::{Extracted, KeyExtractor};
-use crate::RequestHead;
+use crate::request::RequestHead;
+
+/// The first 96 bits of an IPv4 address behind a translator (RFC 6052, section 2.1).
+const TRANSLATED: u128 = 0x0064_ff9b << 64;
+
+/// The form in which an address is counted and trusted: IPv6 that stands for an IPv4 address becomes that.
+///
+/// These are IPv4-mapped addresses (`::ffff:0:0/96`) and those that translators (NAT64, SIIT) use for all of
+/// IPv4 (`64:ff9b::/96`). Otherwise one caller would have two keys, and all of IPv4 would be in one /64.
+///
+/// A network that an operator chose for its own translator, such as one in `64:ff9b:1::/48` (RFC 8215), stays
+/// IPv6: nothing in the address says where in it the IPv4 address is.
+///
+/// ```
+/// use std::net::IpAddr;
+///
+/// let translated: IpAddr = "64:ff9b::192.0.2.7".parse()?;
+/// assert_eq!(ratekeeper::key::canonical_ip(translated).to_string(), "192.0.2.7");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[must_use]
+pub fn canonical_ip(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(v6) => ipv4_of(v6).map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
+    }
+}
+
+/// The IPv4 address that an IPv6 address stands for.
+pub(super) fn ipv4_of(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let is_translated = address.to_bits() >> 32 == TRANSLATED;
+    if is_translated { Some(Ipv4Addr::from_bits(address.to_bits() as u32)) } else { address.to_ipv4_mapped() }
+}
 
 /// The part of an address that identifies a caller: all of an IPv4 address, but only the network part of an
 /// IPv6 address, because whoever has one address has all 2⁶⁴ addresses of its network.
@@ -25,11 +57,11 @@ impl Prefix {
         Self(if bits > 128 { 128 } else { bits })
     }
 
-    /// The key of an address. IPv4-mapped IPv6 addresses are converted to IPv4 before anything is cut off:
-    /// otherwise all of IPv4 would be one key.
+    /// The key of an address, which becomes IPv4 before anything is cut off: otherwise all of IPv4 would be
+    /// one key.
     #[inline(never)]
     pub(super) fn key(self, address: IpAddr) -> Key {
-        Key::from(match address.to_canonical() {
+        Key::from(match canonical_ip(address) {
             IpAddr::V4(v4) => IpAddr::V4(v4),
             IpAddr::V6(v6) => {
                 let mask = u128::MAX.checked_shl(128 - u32::from(self.0)).unwrap_or(0);
@@ -58,12 +90,12 @@ pub struct PeerAddr(pub SocketAddr);
 
 /// The address of the peer: [`PeerAddr`], which was inserted on purpose, otherwise what axum knows.
 #[inline]
-pub(super) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
+pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     if let Some(PeerAddr(address)) = extensions.get() {
         return Some(address);
     }
     #[cfg(feature = "axum")]
-    return crate::axum::peer(extensions);
+    return crate::request::axum::peer(extensions);
     #[cfg(not(feature = "axum"))]
     None
 }

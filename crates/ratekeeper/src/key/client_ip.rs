@@ -2,15 +2,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use http::HeaderName;
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::{IpNet, Ipv4Net};
 use ratekeeper_core::Key;
 
-use super::address::{Prefix, peer};
-use super::forwarded::{self, Hop};
-use super::{Extracted, KeyExtractor};
-use crate::RequestHead;
+use super::address::{Prefix, canonical_ip, ipv4_of, peer};
+use super::forwarded::Elements;
+use super::request::field_name;
+use super::{Extracted, KeyExtractor, node};
 use crate::error::ConfigError;
+use crate::request::RequestHead;
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -73,22 +75,28 @@ impl TrustedProxies {
     }
 
     /// The proxies use `Forwarded` (RFC 7239).
+    ///
+    /// Each of them appends its own element, and nothing that a client writes before that affects how it is
+    /// read. A client cannot escape from within an element either, unless a proxy copies what the client
+    /// sends, such as the host, without escaping: have such proxies leave it out, or refuse hosts with quotes
+    /// and backslashes.
     pub fn in_forwarded(self) -> Self {
         Self { field: Field::Forwarded, ..self }
     }
 
     /// The proxies put the client's address, and nothing else, into a field of this name.
     ///
-    /// They must replace whatever a client sent under this name.
+    /// They must replace whatever a client sent under this name. The case of the name makes no difference.
     ///
     /// # Panics
     ///
-    /// If the name is not a lower-case header name.
-    pub fn in_field(self, name: &'static str) -> Self {
-        self.in_field_named(HeaderName::from_static(name))
+    /// If it is not the name of a header field.
+    #[track_caller]
+    pub fn in_field(self, name: &str) -> Self {
+        self.in_field_named(field_name(name))
     }
 
-    /// Like [`in_field`](Self::in_field), for names that are known only at run time.
+    /// Like [`in_field`](Self::in_field), for names that may be wrong.
     pub fn in_field_named(self, name: HeaderName) -> Self {
         Self { field: Field::Single(name), ..self }
     }
@@ -98,19 +106,33 @@ impl TrustedProxies {
     fn client(&self, head: &RequestHead<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
         let headers = head.headers();
         match &self.field {
-            Field::XForwardedFor => self.walk(peer, forwarded::x_forwarded_for(headers, &X_FORWARDED_FOR)),
-            Field::Forwarded => self.walk(peer, forwarded::forwarded(headers, &http::header::FORWARDED)),
-            Field::Single(name) => self.walk(peer, std::iter::once(forwarded::single(headers, name))),
+            Field::XForwardedFor => {
+                let entries =
+                    lines(headers, &X_FORWARDED_FOR).flat_map(|line| line.rsplit(|byte| *byte == b','));
+                self.walk(peer, entries.map(entry))
+            }
+            Field::Forwarded => self.walk(peer, lines(headers, &FORWARDED).flat_map(Elements::of)),
+            Field::Single(name) => {
+                // If there are two lines, somebody other than the proxy wrote one of them.
+                let mut lines = lines(headers, name);
+                let only = lines.next().filter(|_| lines.next().is_none());
+                self.walk(peer, only.into_iter().map(entry))
+            }
         }
     }
 
-    fn walk(&self, peer: Option<IpAddr>, hops: impl Iterator<Item = Hop>) -> Option<IpAddr> {
-        let mut last = peer;
-        for (passed, hop) in hops.enumerate() {
-            if hop.is_none() || !self.trusts(last, passed) {
-                break;
-            }
-            last = hop;
+    /// Walks from the peer past the trusted proxies, along the addresses that they report, nearest first. No
+    /// address is read before whoever wrote it is known to be trusted.
+    pub(super) fn walk(
+        &self,
+        peer: Option<IpAddr>,
+        reported: impl Iterator<Item = Option<IpAddr>>,
+    ) -> Option<IpAddr> {
+        let (mut last, mut passed) = (peer, 0);
+        let mut reported = reported.map_while(|address| address);
+        while self.trusts(last, passed) {
+            let Some(address) = reported.next() else { break };
+            (last, passed) = (Some(address), passed + 1);
         }
         last
     }
@@ -119,12 +141,22 @@ impl TrustedProxies {
     fn trusts(&self, address: Option<IpAddr>, passed: usize) -> bool {
         match &self.trust {
             Trust::Networks(networks) => address.is_some_and(|address| {
-                let address = address.to_canonical();
+                let address = canonical_ip(address);
                 networks.iter().any(|network| network.contains(&address))
             }),
             Trust::Hops(count) => passed < *count,
         }
     }
+}
+
+/// The lines of a field, last first. Several lines form one list, in order.
+fn lines<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    headers.get_all(name).into_iter().rev().map(HeaderValue::as_bytes)
+}
+
+/// An entry that is just an address.
+fn entry(entry: &[u8]) -> Option<IpAddr> {
+    node::address(std::str::from_utf8(entry).ok()?)
 }
 
 fn network(text: &str) -> Result<IpNet, ConfigError> {
@@ -136,17 +168,17 @@ fn network(text: &str) -> Result<IpNet, ConfigError> {
             .map(IpNet::from)
             .map_err(|_| error("it is neither a network, such as `10.0.0.0/8`, nor an address"))?,
     };
-    // Mapped addresses are compared as IPv4, so mapped networks have to be converted, too.
+    // Addresses that stand for IPv4 are compared as IPv4, so such networks have to be converted, too.
     let IpNet::V6(v6) = network else { return Ok(network.trunc()) };
-    match (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96)) {
+    match (ipv4_of(v6.addr()), v6.prefix_len().saturating_sub(96)) {
         (None, _) => Ok(network.trunc()),
-        (Some(v4), Some(bits)) => {
-            Ipv4Net::new(v4, bits).map(|network| IpNet::V4(network.trunc())).map_err(|_| error("bad prefix"))
-        }
-        (Some(_), None) => Err(error(
-            "the prefix of an IPv4-mapped network is at least 96, and this one has all of IPv4 in it; \
+        (Some(_), 0) => Err(error(
+            "it stands for IPv4, so its prefix is more than 96, and this one has all of IPv4 in it; \
              write the network as IPv4",
         )),
+        (Some(v4), bits) => {
+            Ipv4Net::new(v4, bits).map(|network| IpNet::V4(network.trunc())).map_err(|_| error("bad prefix"))
+        }
     }
 }
 

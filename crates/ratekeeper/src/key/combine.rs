@@ -1,4 +1,4 @@
-//! Keys made from constants, closures and other keys.
+//! Keys made from constants and closures.
 
 use std::fmt;
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ratekeeper_core::Key;
 
 use super::{Extracted, KeyExtractor};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// See [`constant`].
 #[derive(Clone, Copy, Debug)]
@@ -106,46 +106,16 @@ impl fmt::Debug for FromFn {
     }
 }
 
-/// Combines two keys. If one is missing, so is the result.
-fn join(a: Extracted, b: Extracted) -> Extracted {
-    match (a, b) {
-        (Extracted::Missing, _) | (_, Extracted::Missing) => Extracted::Missing,
-        (Extracted::Key(a), Extracted::Key(b)) => Extracted::Key(a.and(b)),
-        (a, b) => Extracted::Later(Box::pin(async move { Some(a.wait().await?.and(b.wait().await?)) })),
-    }
-}
-
-impl Extracted {
-    pub(crate) async fn wait(self) -> Option<Key> {
-        match self {
-            Self::Key(key) => Some(key),
-            Self::Missing => None,
-            Self::Later(key) => key.await,
-        }
-    }
-}
-
-impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
-    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        join(self.0.extract(head), self.1.extract(head))
-    }
-}
-
-impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
-    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        join(join(self.0.extract(head), self.1.extract(head)), self.2.extract(head))
-    }
-}
-
-impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor, D: KeyExtractor> KeyExtractor for (A, B, C, D) {
-    fn extract(&self, head: &RequestHead<'_>) -> Extracted {
-        let first = join(join(self.0.extract(head), self.1.extract(head)), self.2.extract(head));
-        join(first, self.3.extract(head))
-    }
-}
-
 impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         (**self).extract(head)
+    }
+
+    fn is_required(&self) -> bool {
+        (**self).is_required()
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        (**self).path_params(names);
     }
 }

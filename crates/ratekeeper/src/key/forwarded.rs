@@ -1,157 +1,146 @@
-//! Parses what proxies report about the addresses that they forward for.
+//! Reads `Forwarded` (RFC 7239) from its end.
 //!
-//! Anybody can send these fields. Nothing here decides whom to trust; see [`client_ip`](super::client_ip).
+//! A proxy appends its element to whatever the client sent. Only the end of a line is therefore known to be a
+//! proxy's, and a line is read from there. A quoted string has one reading from its end: the nearest quote
+//! before the closing one that is not escaped opens it. So a well-formed element is read as its proxy wrote
+//! it, whatever precedes it. Read from the start, a client's open quote would swallow the proxy's element, and
+//! turn the content of its next quoted string into elements.
+//!
+//! Anything malformed ends the list: what is to the left of it does not count. There are two exceptions,
+//! because proxies write these and neither moves the boundary of an element: an unquoted value may have a
+//! port or be an IPv6 address, and there may be white space around `;`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::borrow::Cow;
+use std::net::IpAddr;
 
-use http::{HeaderMap, HeaderName};
+use super::node;
 
-/// One hop in a field: an address, or `None` if the entry is not one.
-pub(super) type Hop = Option<IpAddr>;
+/// The elements of a line, last first: the node that each is for, if that is an address. A malformed element
+/// is the last one, and is for none.
+pub(super) struct Elements<'a>(Option<&'a [u8]>);
 
-/// The hops of `X-Forwarded-For`, nearest first.
-pub(super) fn x_forwarded_for<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-) -> impl Iterator<Item = Hop> + 'a {
-    // Several lines form one list, in order.
-    let lines = headers.get_all(name).into_iter().rev();
-    lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',')).map(|entry| node(text(entry)?))
+impl<'a> Elements<'a> {
+    pub(super) const fn of(line: &'a [u8]) -> Self {
+        Self(Some(line))
+    }
 }
 
-/// The hops of `Forwarded` (RFC 7239), nearest first.
-pub(super) fn forwarded<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = Hop> + 'a {
-    headers.get_all(name).into_iter().rev().flat_map(|line| {
-        let mut hops = Vec::new();
-        match text(line.as_bytes()) {
-            // Without quotes, every comma ends an element, and a malformed element affects only itself: what
-            // a proxy has appended to it counts.
-            Some(text) if !text.contains('"') => {
-                hops.extend(text.rsplit(',').map(|text| element(text).and_then(|(hop, _)| hop)));
-            }
-            Some(text) if elements(text, &mut hops).is_some() => hops.reverse(),
-            // An unclosed quote may hide what a proxy appended, so nothing in the line counts.
-            _ => hops = vec![None],
+impl Iterator for Elements<'_> {
+    type Item = Option<IpAddr>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (node, before) = last_element(self.0?).unwrap_or_default();
+        self.0 = before;
+        Some(node)
+    }
+}
+
+/// The part of a line of `Forwarded` that can be trusted as far as its proxies can: its well-formed elements
+/// at the end.
+///
+/// A proxy that appends to this, instead of the line as it came, leaves nothing to its upstream that parsers
+/// disagree about.
+#[doc(hidden)]
+#[must_use]
+pub fn intact_forwarded(line: &[u8]) -> &[u8] {
+    let mut rest = line;
+    loop {
+        match last_element(rest) {
+            Some((_, Some(before))) => rest = before,
+            Some((_, None)) => return line,
+            // After the comma that ends the malformed element.
+            None => return line.get(rest.len() + 1..).unwrap_or_default().trim_ascii_start(),
         }
-        hops
-    })
+    }
 }
 
-/// The one address in a proxy's own field, such as `CF-Connecting-IP`.
-pub(super) fn single(headers: &HeaderMap, name: &HeaderName) -> Hop {
-    let mut lines = headers.get_all(name).into_iter();
-    let line = lines.next()?;
-    // If there are two lines, somebody other than the proxy wrote one of them.
-    if lines.next().is_some() {
+/// The node that the last element is for, if that is an address, and what is before the element, if anything.
+/// `None` if the element is malformed.
+fn last_element(line: &[u8]) -> Option<(Option<IpAddr>, Option<&[u8]>)> {
+    let (mut rest, mut node, mut is_separated) = (line, None, true);
+    loop {
+        rest = trim_end(rest);
+        let Some((last, before)) = rest.split_last() else { return Some((node.flatten(), None)) };
+        match last {
+            b',' => return Some((node.flatten(), Some(before))),
+            b';' => (rest, is_separated) = (before, true),
+            _ if is_separated => {
+                let (pair, before) = last_pair(rest)?;
+                if pair.name.eq_ignore_ascii_case(b"for") {
+                    let address = std::str::from_utf8(&pair.value).ok().and_then(node::address);
+                    // Each parameter may occur once in an element.
+                    if node.replace(address).is_some() {
+                        return None;
+                    }
+                }
+                (rest, is_separated) = (before, false);
+            }
+            _ => return None,
+        }
+    }
+}
+
+struct Pair<'a> {
+    name: &'a [u8],
+    value: Cow<'a, [u8]>,
+}
+
+/// The last parameter, and what is before it.
+fn last_pair(rest: &[u8]) -> Option<(Pair<'_>, &[u8])> {
+    let (value, rest) = match rest.strip_suffix(b"\"") {
+        Some(rest) => last_quoted(rest)?,
+        None => {
+            let (value, rest) = last_while(rest, |byte| is_token(byte) || b":[]".contains(&byte))?;
+            (Cow::Borrowed(value), rest)
+        }
+    };
+    let (name, before) = last_while(rest.strip_suffix(b"=")?, is_token)?;
+    Some((Pair { name, value }, before))
+}
+
+/// The content of the quoted string (RFC 9110, section 5.6.4) whose closing quote comes next, and what is
+/// before its opening quote.
+fn last_quoted(rest: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
+    let mut end = rest.len();
+    // A quote after an odd number of backslashes is escaped.
+    let is_escaped = |end: usize| {
+        let backslashes = rest[..end].iter().rev().take_while(|byte| **byte == b'\\').count();
+        backslashes % 2 == 1
+    };
+    if is_escaped(end) {
         return None;
     }
-    node(text(line.as_bytes())?)
-}
-
-fn text(bytes: &[u8]) -> Option<&str> {
-    std::str::from_utf8(bytes).ok()
-}
-
-/// The `for` of each element, in order. `None` if the field is malformed.
-fn elements(mut rest: &str, hops: &mut Vec<Hop>) -> Option<()> {
     loop {
-        let (hop, after) = element(rest)?;
-        hops.push(hop);
-        match after.strip_prefix(',') {
-            Some(after) => rest = after,
-            None => return after.is_empty().then_some(()),
+        end = rest[..end].iter().rposition(|byte| *byte == b'"')?;
+        if !is_escaped(end) {
+            return Some((unescape(&rest[end + 1..]), &rest[..end]));
         }
     }
 }
 
-/// The `for` of one element, and what comes after the element.
-fn element(mut rest: &str) -> Option<(Hop, &str)> {
-    let mut hop = None;
-    let mut seen = false;
-    loop {
-        rest = rest.trim_start();
-        if rest.is_empty() || rest.starts_with(',') {
-            return Some((hop, rest));
-        }
-        if let Some(after) = rest.strip_prefix(';') {
-            rest = after;
-            continue;
-        }
-        let (name, after) = rest.split_once('=')?;
-        if !is_token(name) {
-            return None;
-        }
-        let (value, after) = value(after)?;
-        if name.eq_ignore_ascii_case("for") {
-            // Each parameter may occur once in an element.
-            hop = if seen { None } else { node(&value) };
-            seen = true;
-        }
-        rest = after.trim_start();
-        if !(rest.is_empty() || rest.starts_with([';', ','])) {
-            return None;
-        }
+fn unescape(content: &[u8]) -> Cow<'_, [u8]> {
+    if !content.contains(&b'\\') {
+        return Cow::Borrowed(content);
     }
+    let mut bytes = content.iter().copied();
+    let next = || bytes.next().and_then(|byte| if byte == b'\\' { bytes.next() } else { Some(byte) });
+    Cow::Owned(std::iter::from_fn(next).collect())
 }
 
-/// A token or a quoted string, and what comes after it.
-fn value(rest: &str) -> Option<(String, &str)> {
-    let Some(quoted) = rest.strip_prefix('"') else {
-        let end = rest.find([',', ';', ' ', '\t']).unwrap_or(rest.len());
-        let (token, after) = rest.split_at(end);
-        return Some((token.to_owned(), after));
-    };
-    let mut value = String::new();
-    let mut chars = quoted.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Some((value, &quoted[at + 1..])),
-            '\\' => value.push(chars.next()?.1),
-            c => value.push(c),
-        }
-    }
-    None
+/// The bytes at the end that satisfy the predicate, of which there is at least one, and what is before them.
+fn last_while(rest: &[u8], is_part: impl Fn(u8) -> bool) -> Option<(&[u8], &[u8])> {
+    let before = rest.iter().rposition(|byte| !is_part(*byte)).map_or(0, |at| at + 1);
+    let (before, found) = rest.split_at(before);
+    (!found.is_empty()).then_some((found, before))
 }
 
-fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+/// Without white space at its end.
+fn trim_end(rest: &[u8]) -> &[u8] {
+    let end = rest.iter().rposition(|byte| !matches!(byte, b' ' | b'\t')).map_or(0, |at| at + 1);
+    &rest[..end]
 }
 
-/// An address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`, `2001:db8::1`.
-fn node(text: &str) -> Hop {
-    let text = text.trim();
-    if let Some(rest) = text.strip_prefix('[') {
-        let (address, port) = rest.split_once(']')?;
-        if !port.is_empty() && !is_port(port.strip_prefix(':')?) {
-            return None;
-        }
-        return v6(address);
-    }
-    if let Some(address) = v6(text) {
-        return Some(address);
-    }
-    let address = match text.split_once(':') {
-        Some((address, port)) if is_port(port) => address,
-        Some(_) => return None,
-        None => text,
-    };
-    address.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
-}
-
-/// An IPv6 address. Its zone is dropped, because it has a meaning only on its own host.
-fn v6(text: &str) -> Hop {
-    let address = text.split_once('%').map_or(text, |(address, _)| address);
-    address.parse::<Ipv6Addr>().ok().map(|address| IpAddr::V6(address).to_canonical())
-}
-
-/// A number, or an underscore and a name (RFC 7239, section 6).
-fn is_port(text: &str) -> bool {
-    match text.strip_prefix('_') {
-        Some(name) => {
-            !name.is_empty()
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
-        }
-        None => text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok(),
-    }
+/// RFC 9110, section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

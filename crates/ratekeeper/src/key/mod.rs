@@ -11,17 +11,22 @@
 //! | [`global`] | one budget for all |
 //! | [`from_fn`], [`from_async_fn`] | anything else |
 //!
-//! A tuple of keys is a key: `(key::peer_ip(), key::path())` counts each address on each path.
+//! A tuple of keys is a key: `(key::peer_ip(), key::path())` counts each address on each path. A part that a
+//! request does not have is [missing](Key::MISSING) beside the others, unless it is [`required`]. Of keys that
+//! stand in for each other, [`first_of`] takes the first one that a request has.
 //!
 //! A request without the key is not an error. The rule decides what to do with it; see
-//! [`MissingKey`](crate::MissingKey).
+//! [`MissingKey`](crate::MissingKey). An empty text is no key.
 
 mod address;
 mod client_ip;
 mod combine;
+mod first_of;
 mod forwarded;
 mod grpc;
+mod node;
 mod request;
+mod several;
 mod source;
 
 use std::future::Future;
@@ -29,17 +34,22 @@ use std::pin::Pin;
 
 pub use ratekeeper_core::Key;
 
-pub use self::address::{PeerAddr, PeerIp, peer_ip};
+pub(crate) use self::address::peer;
+pub use self::address::{PeerAddr, PeerIp, canonical_ip, peer_ip};
 pub(crate) use self::client_ip::X_FORWARDED_FOR;
 pub use self::client_ip::{ClientIp, TrustedProxies, client_ip};
 pub use self::combine::{Constant, FromFn, constant, extension, from_async_fn, from_fn, global};
+pub use self::first_of::{FirstOf, first_of};
+#[doc(hidden)]
+pub use self::forwarded::intact_forwarded;
 pub use self::grpc::{GrpcMethod, GrpcService, grpc_method, grpc_service};
 pub use self::request::{
     Bearer, Cookie, Header, Path, PathParam, RequestMethod, Route, Secret, bearer, cookie, header, method,
     path, path_param, route,
 };
+pub use self::several::{Required, required};
 pub(crate) use self::source::KeySource;
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// Takes a key from a request.
 ///
@@ -63,6 +73,25 @@ use crate::RequestHead;
 pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of a request.
     fn extract(&self, head: &RequestHead<'_>) -> Extracted;
+
+    /// Whether a key of several parts is missing without this one. It is not, by default; see [`required`].
+    fn is_required(&self) -> bool {
+        false
+    }
+
+    /// Adds the names of the path parameters that it takes, so that a rule can check them against its paths.
+    #[doc(hidden)]
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        let _ = names;
+    }
+
+    /// This key, or another one for requests that do not have it. See [`first_of`].
+    fn or<K: KeyExtractor>(self, other: K) -> FirstOf<(Self, K)>
+    where
+        Self: Sized,
+    {
+        FirstOf::either(self, other)
+    }
 }
 
 /// A future of a key.
@@ -79,10 +108,26 @@ pub enum Extracted {
     Later(KeyFuture),
 }
 
+impl Extracted {
+    pub(crate) async fn wait(self) -> Option<Key> {
+        match self {
+            Self::Key(key) => Some(key),
+            Self::Missing => None,
+            Self::Later(key) => key.await.filter(is_present),
+        }
+    }
+}
+
+/// An empty text is [missing](Extracted::Missing).
 impl<K: Into<Key>> From<Option<K>> for Extracted {
     fn from(key: Option<K>) -> Self {
-        key.map_or(Self::Missing, |key| Self::Key(key.into()))
+        key.map(Into::into).filter(is_present).map_or(Self::Missing, Self::Key)
     }
+}
+
+/// Whether a key is more than an empty text. Whoever sends an empty value has none, and is not one more caller.
+fn is_present(key: &Key) -> bool {
+    *key != Key::from("") && *key != Key::secret("")
 }
 
 impl std::fmt::Debug for Extracted {

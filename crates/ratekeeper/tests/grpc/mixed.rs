@@ -2,9 +2,12 @@
 
 use axum::Router;
 use axum::routing::get;
-use http::StatusCode;
+use http::{Method, StatusCode, Version};
 use http_body_util::BodyExt;
-use ratekeeper::{GrpcRejection, ProblemRejection, Quota, RateLimitLayer, Rejection, Rule, key};
+use ratekeeper::{
+    Quota, RateLimitLayer, Rule, key, rejection::GrpcRejection, rejection::ProblemRejection,
+    rejection::Rejection,
+};
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic_health::pb::health_client::HealthClient;
@@ -69,14 +72,15 @@ async fn where_there_is_but_grpc_other_requests_get_a_status_and_no_body() {
 
 #[tokio::test]
 async fn a_rejection_of_ones_own_can_leave_grpc_to_ours() {
-    let own =
-        |head: &ratekeeper::RequestHead<'_>, refusal: &ratekeeper::Refusal<'_>| -> axum::response::Response {
-            let mut reply: axum::response::Response = GrpcRejection.reject(head, refusal);
-            if reply.status() == refusal.status() {
-                *reply.body_mut() = "my own".into();
-            }
-            reply
-        };
+    let own = |head: &ratekeeper::RequestHead<'_>,
+               refusal: &ratekeeper::rejection::RejectionReason<'_>|
+     -> axum::response::Response {
+        let mut reply: axum::response::Response = GrpcRejection.reject(head, refusal);
+        if reply.status() == refusal.status() {
+            *reply.body_mut() = "my own".into();
+        }
+        reply
+    };
     assert_eq!(on_axum(spent().rejection(own)).await.body(), "my own");
 }
 
@@ -84,19 +88,23 @@ async fn a_rejection_of_ones_own_can_leave_grpc_to_ours() {
 async fn a_layer_may_be_around_one_service_of_tonics() {
     let inner = Counting::default();
     let service = spent().rejection(GrpcRejection).layer(inner.service());
-    let send = |method| {
+    let send = |version, method| {
         let mut request = http::Request::new(Body::empty());
+        *request.version_mut() = version;
         *request.method_mut() = method;
         request.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
         *request.uri_mut() = "/grpc.health.v1.Health/Check".parse().unwrap();
         service.clone().oneshot(request)
     };
-    let call = || send(http::Method::POST);
+    let call = || send(Version::HTTP_2, Method::POST);
     assert_eq!(call().await.unwrap().headers().get("x-ratelimit-limit").unwrap(), "1");
     let denied = call().await.unwrap();
     assert_eq!((denied.status(), &denied.headers()["grpc-status"]), (StatusCode::OK, &"8".parse().unwrap()));
-    // A gRPC call is a POST. Any other method with the same content type is denied like a plain HTTP request.
-    let denied = send(http::Method::GET).await.unwrap();
-    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
-    assert!(!denied.headers().contains_key("grpc-status"));
+    // A gRPC call is a POST over HTTP/2. Anything else with the same content type is denied like a plain HTTP
+    // request.
+    for (version, method) in [(Version::HTTP_2, Method::GET), (Version::HTTP_11, Method::POST)] {
+        let denied = send(version, method).await.unwrap();
+        assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(!denied.headers().contains_key("grpc-status"));
+    }
 }

@@ -48,7 +48,11 @@ async fn a_host_is_one_however_it_is_spelled() {
     for host in ["API.Example.COM", "api.example.com:8443", "api.example.com.", "Api.example.com.:80"] {
         assert_eq!(matching(host, "/x").await, ["api", "below"], "{host}");
     }
-    for host in ["[2001:DB8::1]:8080", "[2001:db8:0:0:0:0:0:1]"] {
+    // HTTP/1 strips white space around a field, HTTP/2 does not.
+    for host in ["api.example.com ", " api.example.com", "\tapi.example.com:443 \t", "api.example.com. "] {
+        assert_eq!(matching(host, "/x").await, ["api", "below"], "{host:?}");
+    }
+    for host in ["[2001:DB8::1]:8080", "[2001:db8:0:0:0:0:0:1]", "[2001:db8::1] "] {
         assert_eq!(matching(host, "/x").await, ["either"], "{host}");
     }
 }

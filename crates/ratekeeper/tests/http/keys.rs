@@ -2,7 +2,7 @@
 
 use http::Method;
 use ratekeeper::key::{self, TrustedProxies};
-use ratekeeper::{Key, MissingKey, Quota, RequestHead, Rule, RuleSet, Why};
+use ratekeeper::{Key, MissingKey, Quota, RequestHead, Rule, RuleSet, explain::Why};
 
 use crate::support::{App, RequestExt, get, request};
 
@@ -177,4 +177,39 @@ async fn the_same_key_under_two_rules_is_counted_by_each() {
     ]);
     assert_eq!(app.admitted(3, || get("/a")).await, 2);
     assert_eq!(app.admitted(3, || get("/b")).await, 2);
+}
+
+/// Otherwise one caller without a token could use up the budget of all callers without one.
+#[tokio::test]
+async fn a_part_that_is_missing_leaves_the_others_in_the_key() {
+    let by_headers = app((key::header("x-a"), key::header("x-b")));
+    for name in ["alice", "bob"] {
+        assert_eq!(by_headers.admitted(3, || get("/").header("x-a", name)).await, 2, "{name}");
+        assert_eq!(by_headers.admitted(3, || get("/").header("x-b", name)).await, 2, "{name}");
+    }
+    let by_token = app((key::peer_ip(), key::bearer()));
+    for peer in ["192.0.2.7", "192.0.2.8"] {
+        assert_eq!(by_token.admitted(3, || get("/").peer(peer)).await, 2, "{peer}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_value_is_a_missing_one() {
+    let rule = |key: Box<dyn Fn(Rule) -> Rule>| {
+        App::new([key(Rule::new("r", Quota::per_minute(2))).on_missing_key(MissingKey::Deny)])
+    };
+    let by_header = rule(Box::new(|rule| rule.key(key::header("x-a"))));
+    let by_secret = rule(Box::new(|rule| rule.key(key::header("x-a").secret())));
+    let by_cookie = rule(Box::new(|rule| rule.key(key::cookie("a"))));
+    let by_extension = rule(Box::new(|rule| rule.key(key::extension(|name: &String| name.clone()))));
+    for empty in ["", " ", "\t "] {
+        assert_eq!(by_header.admitted(1, || get("/").header("x-a", empty)).await, 0);
+        assert_eq!(by_secret.admitted(1, || get("/").header("x-a", empty)).await, 0);
+    }
+    for empty in ["a=", "a=\"\"", "a= ", "a=%22%22"] {
+        assert_eq!(by_cookie.admitted(1, || get("/").header("cookie", empty)).await, 0, "{empty}");
+    }
+    let mut request = get("/");
+    request.extensions_mut().insert(String::new());
+    assert_eq!(by_extension.send(request).await.status(), 429);
 }

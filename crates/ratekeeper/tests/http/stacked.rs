@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use http::{HeaderValue, Request, StatusCode};
-use ratekeeper::{IetfDraft, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
+use ratekeeper::{IetfDraft, Quota, RateLimitLayer, RequestHead, Rule, key, rejection::RejectionReason};
 use tower::service_fn;
 
 use crate::ietf::parse;
@@ -98,7 +98,7 @@ async fn a_denial_by_an_inner_layer_without_figures_is_not_given_those_of_a_rule
         assert_eq!(reply.trio(), None);
     }
     // Nor if a denial is not a 429.
-    let teapot = |_: &RequestHead<'_>, _: &Refusal<'_>| -> Reply {
+    let teapot = |_: &RequestHead<'_>, _: &RejectionReason<'_>| -> Reply {
         let mut reply = Reply::default();
         *reply.status_mut() = StatusCode::IM_A_TEAPOT;
         reply
@@ -153,4 +153,41 @@ async fn the_three_are_of_the_rule_or_of_the_handler_and_never_of_both() {
     }
     let all = &[("x-ratelimit-remaining", "3"), THREE[1], THREE[2]];
     assert_eq!(told(StatusCode::OK, all).await.trio(), Some((30, 3, 7)));
+}
+
+/// Two forms of one field would make all of it unreadable.
+#[tokio::test]
+async fn what_a_handler_writes_in_another_form_of_the_ietf_fields_is_replaced() {
+    fn older(_: Request<()>) -> Reply {
+        let mut reply = crate::support::ok(Request::new(()));
+        let headers = reply.headers_mut();
+        headers.insert("ratelimit", HeaderValue::from_static("limit=100, remaining=50, reset=5"));
+        headers.insert("ratelimit-policy", HeaderValue::from_static("100;w=10"));
+        reply
+    }
+    fn only_policy(_: Request<()>) -> Reply {
+        let mut reply = crate::support::ok(Request::new(()));
+        reply.headers_mut().append("ratelimit-policy", HeaderValue::from_static("\"theirs\";q=1"));
+        reply.headers_mut().append("ratelimit-policy", HeaderValue::from_static("10, 10;w=1, 50;w=60"));
+        reply
+    }
+    fn same(_: Request<()>) -> Reply {
+        let mut reply = crate::support::ok(Request::new(()));
+        reply.headers_mut().insert("ratelimit", HeaderValue::from_static(" \"theirs\";r=7"));
+        reply
+    }
+    for handler in [older, only_policy] {
+        let app = App::over(&layer(rule("inner", Quota::per_minute(60))), handler);
+        let reply = app.within(&layer(rule("outer", Quota::per_hour(100)))).get("/").await;
+        let names = |name| parse(&reply, name).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names("ratelimit"), ["inner", "outer"]);
+        assert_eq!(names("ratelimit-policy"), ["inner", "outer"]);
+    }
+    // What a handler writes in the same form is added to.
+    let app = App::over(&layer(rule("r", Quota::per_minute(60))), same);
+    let reply = app.get("/").await;
+    assert_eq!(parse(&reply, "ratelimit").len(), 2);
+    // Without fields of ours, those of the handler stay.
+    let app = App::over(&RateLimitLayer::new(limiter([rule("r", Quota::per_minute(60))]).0), older);
+    assert_eq!(app.get("/").await.lines("ratelimit"), ["limit=100, remaining=50, reset=5"]);
 }

@@ -4,10 +4,9 @@
 //! cargo run -p grpc --bin grpc-client
 //! ```
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use example_support::Failure;
+use anyhow::{Context, bail};
 use grpc::{GreeterClient, Name};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -18,11 +17,11 @@ const CALLS: usize = 6;
 const ATTEMPTS: usize = 3;
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    let address = server()?;
+async fn main() -> anyhow::Result<()> {
+    let address = std::env::var("SERVER").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
     let mut greeter = GreeterClient::connect(format!("http://{address}"))
         .await
-        .map_err(|error| Failure::new(format!("there is no server at SERVER={address}: {error}")))?;
+        .with_context(|| format!("there is no server at SERVER={address}"))?;
     for call in 1..=CALLS {
         greet(&mut greeter, call).await?;
     }
@@ -36,7 +35,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// Calls once, and again if the server says that it is worth waiting.
-async fn greet(greeter: &mut GreeterClient<Channel>, call: usize) -> Result<(), Failure> {
+async fn greet(greeter: &mut GreeterClient<Channel>, call: usize) -> anyhow::Result<()> {
     for _ in 0..ATTEMPTS {
         match greeter.greet(name()).await {
             Ok(greeting) => {
@@ -50,7 +49,7 @@ async fn greet(greeter: &mut GreeterClient<Channel>, call: usize) -> Result<(), 
             }
         }
     }
-    Err(Failure::new(format!("call {call} was given up")))
+    bail!("call {call} was given up")
 }
 
 fn name() -> Name {
@@ -78,13 +77,4 @@ fn told(status: &Status) -> String {
         told += &format!(" Try again in {wait:?}.");
     }
     told
-}
-
-/// The address in the environment variable `SERVER`, or the server's default.
-fn server() -> Result<SocketAddr, Failure> {
-    let text = std::env::var_os("SERVER").unwrap_or_else(|| "127.0.0.1:3000".into());
-    let text = text.to_string_lossy();
-    text.parse().map_err(|_| {
-        Failure::new(format!("SERVER is `{text}`, which is not an address such as 127.0.0.1:3000"))
-    })
 }

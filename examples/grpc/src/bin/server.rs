@@ -8,13 +8,16 @@
 
 use std::time::Duration;
 
-use example_support::Failure;
+use anyhow::Context;
 use futures_util::stream::{self, BoxStream, StreamExt};
 use grpc::{Greeter, GreeterServer, Greeting, Name};
 use ratekeeper::key::{self, PeerAddr};
 use ratekeeper::{
-    ConfigError, FailurePolicy, GrpcRejection, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Store,
+    ConfigError, FailurePolicy, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Store,
+    rejection::GrpcRejection,
 };
+use ratekeeper_redis::{RedisStore, Servers};
+use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::transport::Server;
 use tonic::transport::server::{Router, TcpConnectInfo, TcpIncoming};
@@ -71,15 +74,30 @@ fn greeting(Name { name }: &Name) -> Greeting {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
-    match example_support::redis().await? {
-        Some(redis) => serve(redis).await,
+async fn main() -> anyhow::Result<()> {
+    match std::env::var_os("REDIS_URL") {
+        Some(url) => serve(redis(&url.to_string_lossy()).await?).await,
         None => serve(MemoryStore::new()).await,
     }
 }
 
-async fn serve<S: Store>(store: S) -> Result<(), Failure> {
+/// The store in this Redis. If it does not answer, the service starts without it, and uses it once it does.
+async fn redis(url: &str) -> anyhow::Result<RedisStore> {
+    let servers = Servers::one(url).context("REDIS_URL is not an address such as redis://127.0.0.1:6379")?;
+    // The default of 5 ms is for a network of servers, not for a machine that compiles something meanwhile.
+    let store = RedisStore::builder(servers).timeout(Duration::from_secs(2)).build()?;
+    if let Err(error) = store.ready(Duration::from_secs(2)).await {
+        eprintln!("warning: Redis does not answer, so this process goes on without it: {error}");
+    }
+    Ok(store)
+}
+
+async fn serve<S: Store>(store: S) -> anyhow::Result<()> {
     let app = app(store)?;
-    let listener = example_support::listen().await?;
+    let address = std::env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".to_owned());
+    let listener =
+        TcpListener::bind(&address).await.with_context(|| format!("cannot listen on LISTEN={address}"))?;
+    // The actual address: port 0 picks a free port.
+    println!("listening on http://{}", listener.local_addr()?);
     Ok(app.serve_with_incoming(TcpIncoming::from(listener)).await?)
 }

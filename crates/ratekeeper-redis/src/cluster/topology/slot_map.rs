@@ -2,10 +2,8 @@
 
 use redis::{ErrorKind, RedisError, Value};
 
+pub(in crate::cluster) use crate::connection::Address;
 use crate::slot::SLOTS;
-
-/// Where a node is.
-pub(in crate::cluster) type Address = (String, u16);
 
 /// The master of each slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

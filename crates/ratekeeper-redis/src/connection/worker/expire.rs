@@ -1,4 +1,4 @@
-//! Lets go of requests that cannot be answered.
+//! Fails requests that cannot be answered.
 
 use ratekeeper_core::{StoreError, StoreErrorKind};
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ impl Drop for Worker {
     /// The task has ended, perhaps with its runtime. Nobody may wait for what it will not do.
     fn drop(&mut self) {
         let error = unavailable("the store has ended");
-        self.let_go(&error);
+        self.fail_all(&error);
         let kept = {
             let mut queue = self.shared.queue();
             queue.ended = true;
@@ -28,45 +28,44 @@ impl Drop for Worker {
 impl Worker {
     /// Opens the breaker, and answers everything that waits. Waiting settlements are kept. Whether those
     /// under way were made is unknown, so they are not made again.
-    pub(super) fn let_go(&mut self, error: &StoreError) {
-        self.pending.clear();
+    pub(super) fn fail_all(&mut self, error: &StoreError) {
         self.refused = None;
-        self.turn_away(error);
-        self.flights.iter_mut().filter_map(Option::take).for_each(|flight| flight.fail(error));
-        self.crowd.lost();
+        self.fail_waiting(error);
+        self.in_flight.iter_mut().filter_map(Option::take).for_each(|batch| batch.fail(error));
+        self.sizing.lost();
     }
 
     /// Opens the breaker, and answers those in line. Settlements are kept.
-    pub(super) fn turn_away(&mut self, error: &StoreError) {
+    pub(super) fn fail_waiting(&mut self, error: &StoreError) {
         self.shared.breaker.open(error.clone());
         let waiting = {
             let mut queue = self.shared.queue();
             queue.put_off(error);
             queue.take_all()
         };
-        self.line.is(0);
+        self.queue_watch.waiting(0);
         waiting.into_iter().for_each(|ask| ask.fail(error));
     }
 
-    /// Lets go of requests whose time is up.
+    /// Fails requests whose deadline has passed.
     pub(super) fn expire(&mut self) -> Option<Stop> {
         let now = Instant::now();
         let error = StoreError::new(StoreErrorKind::Timeout);
         let mut overdue = false;
-        for flight in self.flights.iter_mut().flatten() {
-            flight.expire(now, &error);
-            if now >= flight.sent + self.config.timeout {
-                flight.overdue = true;
+        for batch in self.in_flight.iter_mut().flatten() {
+            batch.expire(now, &error);
+            if now >= batch.sent + self.config.timeout {
+                batch.overdue = true;
                 overdue = true;
             }
-            if now >= flight.sent + self.config.silence() {
+            if now >= batch.sent + self.config.silence() {
                 return Some(Stop::Broken(error));
             }
         }
         if overdue {
             // A request that came now would wait for nothing. The answer, if it comes, closes the breaker
             // again.
-            self.turn_away(&error);
+            self.fail_waiting(&error);
         } else {
             let late = self.shared.queue().take_late(now);
             late.into_iter().for_each(|ask| ask.fail(&error));

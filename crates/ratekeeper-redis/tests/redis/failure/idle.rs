@@ -132,3 +132,20 @@ async fn a_new_one_is_made_also_if_nobody_comes() {
     assert_eq!(Caller::new("first").tally_many(&store, 1).await.admitted, 1);
     assert!(!breaker.has_changed().expect("the store is there"), "{:?}", store.breaker());
 }
+
+/// Without any request, so that the next one finds a connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_while_idle_is_noticed_and_reaches_no_request() {
+    let server = server();
+    let store = ready(&server.url()).await;
+    let caller = Caller::new("idle");
+    for round in 0..20 {
+        server.kill().expect("it can be killed");
+        // Long before the server would be asked whether it is there.
+        tokio::time::timeout(Duration::from_secs(2), opened(&store)).await.expect("it is noticed");
+        server.restart().expect("it can be restarted");
+        store.ready(PATIENCE).await.expect("it works again");
+        let tally = caller.tally_many(&store, 8).await;
+        assert_eq!(tally.admitted, 8, "{round}: {tally:?}");
+    }
+}

@@ -19,6 +19,7 @@ mod garbage;
 mod idle;
 mod load;
 mod network;
+mod permissions;
 mod refusing;
 mod relapsing;
 mod scripts;
@@ -45,7 +46,7 @@ fn hasty(url: &str) -> RedisStoreBuilder {
     RedisStore::builder(servers)
         .timeout(DEADLINE)
         .connect_timeout(Duration::from_secs(1))
-        .longest_pause(Duration::from_millis(50))
+        .max_backoff(Duration::from_millis(50))
 }
 
 /// The same, ready for use.

@@ -50,23 +50,22 @@ fn start(refusals: u32, relapses: bool) -> (Arc<Server>, String) {
 impl Server {
     fn serve(&self, stream: &TcpStream) -> std::io::Result<()> {
         let (mut from, mut to) = (BufReader::new(stream), stream);
-        // The first script that it is given is the one that charges.
-        let mut charges = None;
+        let mut charges = String::new();
         loop {
             let command = command(&mut from)?;
-            let reply = match (command.as_slice(), &charges) {
-                ([name, .., text], _) if name == b"SCRIPT" => {
-                    let hash = redis::Script::new(&String::from_utf8_lossy(text)).get_hash().to_owned();
-                    charges.get_or_insert_with(|| hash.clone());
-                    format!("+{hash}\r\n").into_bytes()
-                }
-                ([name, hash, .., ask], Some(charges))
-                    if name == b"EVALSHA" && hash == charges.as_bytes() =>
-                {
+            let reply = match command.as_slice() {
+                [name, text, ..] if name == b"EVAL" && text.starts_with(b"-- Uses") => b"$0\r\n\r\n".to_vec(),
+                // A probe settles nothing.
+                [name, .., ask] if name == b"EVALSHA" && ask.len() == 18 => b":0\r\n".to_vec(),
+                [name, hash, .., ask] if name == b"EVALSHA" && hash == charges.as_bytes() => self.charge(ask),
+                // The first that is not known charges.
+                [name, ..] if name == b"EVALSHA" && charges.is_empty() => b"-NOSCRIPT none\r\n".to_vec(),
+                [name, text, .., ask] if name == b"EVAL" => {
+                    charges = redis::Script::new(&String::from_utf8_lossy(text)).get_hash().to_owned();
                     self.charge(ask)
                 }
-                ([name, ..], _) if name == b"EVALSHA" => self.settle(&command),
-                ([name, ..], _) if name == b"TIME" => b"*2\r\n$1\r\n1\r\n$1\r\n1\r\n".to_vec(),
+                [name, ..] if name == b"EVALSHA" => self.settle(&command),
+                [name, ..] if name == b"TIME" => b"*2\r\n$1\r\n1\r\n$1\r\n1\r\n".to_vec(),
                 _ => b"+OK\r\n".to_vec(),
             };
             to.write_all(&reply)?;

@@ -2,23 +2,23 @@
 
 use super::load::{Load, counted};
 use super::tally::Caller;
-use super::{ready, server};
+use super::{ready, server, watched};
 use crate::support::{PATIENCE, calls, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_are_gone_are_loaded_a_few_times_at_most() {
+async fn scripts_that_are_gone_are_sent_a_few_times_at_most() {
     let server = server();
     let store = patient(&server).build().expect("the store can be made");
     store.ready(PATIENCE).await.expect("the server works");
     let caller = Caller::new("crowd");
     for round in 1..=5 {
-        let before = calls(&server, "script").expect("the server tells");
+        let before = calls(&server, "eval").expect("the server tells");
         server.command(&["SCRIPT", "FLUSH"]).expect("it obeys");
         let tally = caller.tally_many(&store, 512).await;
         assert_eq!(tally.admitted, 512, "{tally:?}");
-        let loads = calls(&server, "script").expect("the server tells") - before - 1;
-        // Two scripts, for each of the goes that were under way.
-        assert!((2..=4).contains(&loads), "{loads} loads");
+        let bodies = calls(&server, "eval").expect("the server tells") - before;
+        // One for each of the batches that were in flight.
+        assert!((1..=2).contains(&bodies), "{bodies} bodies");
         assert_eq!(caller.counted(&store).await, 512 * round);
     }
 }
@@ -38,6 +38,22 @@ async fn nobody_sees_that_scripts_are_gone() {
     assert_eq!((tally.failed(), tally.denied), (0, 0), "{tally:?}");
     assert_eq!(counted(&store, &callers).await, tally.admitted);
     assert!(!store.breaker().is_open());
+}
+
+/// A request that finds no script is sent again with it, and answered in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_go_while_idle_reach_no_request() {
+    let server = server();
+    let store = ready(&server.url()).await;
+    let caller = Caller::new("idle");
+    let breaker = watched(&store);
+    for round in 0..40 {
+        server.command(&["SCRIPT", "FLUSH"]).expect("it obeys");
+        let tally = caller.tally_many(&store, 4).await;
+        assert_eq!(tally.admitted, 4, "{round}: {tally:?}");
+    }
+    assert!(!breaker.has_changed().expect("the store is there"), "{:?}", store.breaker());
+    assert_eq!(calls(&server, "script"), Some(40), "none is loaded in advance");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -127,6 +127,15 @@ impl Random {
         }
     }
 
+    /// How long a caller will wait: not at all, for a part of a refill, or for longer than anybody may.
+    pub(crate) fn patience(&mut self, quota: &Quota) -> Duration {
+        if self.once_in(4) {
+            self.of(&[Duration::ZERO, 59 * SECOND, MINUTE, HOUR])
+        } else {
+            self.pause(quota)
+        }
+    }
+
     /// A pause that matters to a quota: none, a short one, a part of its refill, or more than all of it.
     pub(crate) fn pause(&mut self, quota: &Quota) -> Duration {
         let refill = (quota.full_refill().as_micros() as u64).max(1);

@@ -26,8 +26,8 @@ pub(crate) enum About {
     DeniedFromMemory,
 }
 
-/// One charge: rule, key and cost.
-type One = (usize, usize, u32);
+/// One charge: rule, key, cost, and how long its caller will wait.
+type One = (usize, usize, u32, Option<Duration>);
 
 /// A timeline.
 pub(crate) struct Timeline {
@@ -59,7 +59,7 @@ impl Timeline {
             random.focus();
         }
         let clock = ManualClock::new(Timestamp::from_micros(1_700_000_000_000_000 + random.below(1 << 45)));
-        let deny_for = if matches!(about, About::DeniedFromMemory) { SECOND } else { Duration::ZERO };
+        let denial_cache_ttl = if matches!(about, About::DeniedFromMemory) { SECOND } else { Duration::ZERO };
         let prefix = format!("{about:?}-{seed}");
         let store = || patient(shared_server()).clock(clock.clone()).prefix(prefix.as_str());
         let memory = MemoryStore::builder().max_keys(1_000).clock(clock.clone()).build();
@@ -67,7 +67,7 @@ impl Timeline {
             about,
             seed,
             step: 0,
-            redis: ready(store().deny_from_memory_for(deny_for)).await,
+            redis: ready(store().denial_cache_ttl(denial_cache_ttl)).await,
             elsewhere: ready(store()).await,
             memory: (!matches!(about, About::StepsBack)).then_some(memory),
             model: HashMap::new(),
@@ -131,21 +131,26 @@ impl Timeline {
             .map(|_| {
                 let rule = self.random.below(self.rules.len() as u64) as usize;
                 let key = self.random.below(self.keys.len() as u64) as usize;
-                (rule, key, self.random.cost(&self.rules[rule].1))
+                let quota = self.rules[rule].1;
+                let wait = self.random.once_in(3).then(|| self.random.patience(&quota));
+                (rule, key, self.random.cost(&quota), wait)
             })
             .collect()
     }
 
     fn charges<'a>(&'a self, request: &[One]) -> Vec<Charge<'a>> {
-        let charge = |&(rule, key, cost): &One| {
+        let charge = |&(rule, key, cost, wait): &One| {
             let (name, quota) = &self.rules[rule];
-            Charge::new(*name, &self.keys[key], quota).cost(cost)
+            let charge = Charge::new(*name, &self.keys[key], quota).cost(cost);
+            wait.map_or(charge, |wait| charge.wait_up_to(wait))
         };
         request.iter().map(charge).collect()
     }
 
     fn shown(&self, request: &[One]) -> String {
-        let one = |&(rule, key, cost): &One| format!("{cost} of {rule} ({:?}) to {key}", self.rules[rule].1);
+        let one = |&(rule, key, cost, wait): &One| {
+            format!("{cost} of {rule} ({:?}) to {key}, waiting {wait:?}", self.rules[rule].1)
+        };
         request.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
@@ -155,7 +160,7 @@ impl Timeline {
         let mut names: Vec<(RuleName, Key)> = Vec::new();
         let mut counters = Vec::new();
         let mut places = Vec::new();
-        for (rule, key, _) in request {
+        for (rule, key, ..) in request {
             let name = (self.rules[*rule].0, self.keys[*key]);
             let place = names.iter().position(|known| *known == name).unwrap_or_else(|| {
                 names.push(name);
@@ -198,7 +203,8 @@ impl Timeline {
         }
         if decided.is_admitted() {
             for (one, (_, outcome)) in request.into_iter().zip(decided.outcomes()) {
-                self.receipts.push_front((one, Receipt::new(decided.at(), outcome.reset_after())));
+                let receipt = Receipt::new(decided.at(), outcome.reset_after()).delay(outcome.delay());
+                self.receipts.push_front((one, receipt));
             }
             self.receipts.truncate(20);
         }
@@ -239,7 +245,7 @@ impl Timeline {
             5 => receipt = Some(self.wrong_receipt()),
             _ => {}
         }
-        let (rule, key, cost) = one;
+        let (rule, key, cost, _) = one;
         self.note(&format!("refund {cost} of {rule} to {key}, {receipt:?}"));
         let (name, now) = ((self.rules[rule].0, self.keys[key]), self.now());
         if let Some(counter) = self.model.get_mut(&name) {
@@ -267,7 +273,7 @@ impl Timeline {
         };
         self.note(&format!("debit {}, {receipt:?}", self.shown(&request)));
         let now = self.now();
-        for (rule, key, cost) in &request {
+        for (rule, key, cost, _) in &request {
             let (rule, quota) = self.rules[*rule];
             let name = (rule, self.keys[*key]);
             // A debit of nothing leaves nothing behind for a key that was never charged.
@@ -298,11 +304,12 @@ impl Timeline {
             2 => self.now().saturating_sub(after),
             _ => self.now(),
         };
-        Receipt::new(at, Duration::from_micros(self.random.below(1 << 40)))
+        let reset = Duration::from_micros(self.random.below(1 << 40));
+        Receipt::new(at, reset).delay(Duration::from_micros(self.random.below(1 << 30)))
     }
 
     async fn reset(&mut self) {
-        let (rule, key, _) = self.request()[0];
+        let (rule, key, ..) = self.request()[0];
         self.note(&format!("reset {rule} of {key}"));
         self.forget((self.rules[rule].0, self.keys[key])).await;
     }
@@ -365,7 +372,7 @@ impl Timeline {
         self.note(&format!("the clock was set back by {by:?}"));
         if matches!(self.about, About::StepsBackAndSettles) {
             let rules = 0..self.rules.len();
-            let all = rules.flat_map(|rule| (0..self.keys.len()).map(move |key| (rule, key, u32::MAX)));
+            let all = rules.flat_map(|rule| (0..self.keys.len()).map(move |key| (rule, key, u32::MAX, None)));
             self.charge_all(all.collect()).await;
             // Under an invalid quota nothing is settled, except by the in-memory store, whenever it sweeps.
             for rule in 0..self.rules.len() {

@@ -10,8 +10,7 @@ mod watch;
 mod watch;
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use self::settle::{Settling, Step};
 use self::watch::Watch;
 use super::{Document, LEAST_POLL, LONGEST_POLL, Source, SourceError};
 use crate::Format;
-use crate::file::MAX_SIZE;
+use crate::size::{self, Unread};
 
 /// How often a file is polled by default.
 const POLL: Duration = Duration::from_secs(5);
@@ -127,10 +126,13 @@ impl Source for FileSource {
         "file"
     }
 
-    async fn read(&mut self) -> Result<Document, SourceError> {
+    async fn read(&mut self, max_size: usize) -> Result<Document, SourceError> {
         let path = self.path.clone();
-        let unread = |cause: io::Error| {
-            SourceError::new(format!("the rules in {} cannot be read", path.display())).because(cause)
+        let unread = |unread: Unread| match unread {
+            Unread::Io(cause) => {
+                SourceError::new(format!("the rules in {} cannot be read", path.display())).because(cause)
+            }
+            Unread::TooLarge(error) => SourceError::new(error.to_string()),
         };
         // Whatever happens from here on is a change to come.
         self.settling.clear();
@@ -141,9 +143,9 @@ impl Source for FileSource {
             .ok_or_else(|| SourceError::new(crate::RuleFileError::unknown_format(&path).to_string()));
         let found = spawn_blocking({
             let path = path.clone();
-            move || read(&path)
+            move || read(&path, max_size)
         });
-        let text = found.await.map_err(io::Error::from).and_then(|text| text);
+        let text = found.await.unwrap_or_else(|error| Err(io::Error::from(error).into()));
         self.next_poll = Some(Instant::now() + self.poll_every);
         Ok(Document::new(path.to_string_lossy(), format?, text.map_err(unread)?))
     }
@@ -172,14 +174,11 @@ impl Source for FileSource {
 }
 
 /// Reads a file, but only a regular one: a pipe might never end.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+fn read(path: &Path, max_size: usize) -> Result<Vec<u8>, Unread> {
     if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("this is no file"));
+        return Err(io::Error::other("this is no file").into());
     }
-    let mut text = Vec::new();
-    // One byte too many is refused later, as a problem of the rules.
-    File::open(path)?.take(MAX_SIZE as u64 + 1).read_to_end(&mut text)?;
-    Ok(text)
+    size::read_file(path, max_size)
 }
 
 impl fmt::Debug for FileSource {
@@ -195,19 +194,20 @@ impl fmt::Debug for FileSource {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
     use std::io::Write;
 
     use tokio::time::timeout;
 
     use super::*;
+    use crate::size::MAX_SIZE;
 
     const FIRST: &str = "[[rules]]\nname = \"a\"\nquota = \"1/s\"\n";
     const SECOND: &str = "[[rules]]\nname = \"b\"\nquota = \"1/s\"\n";
 
     async fn source(path: &Path, poll_every: Duration) -> FileSource {
         let mut source = FileSource::new(path).poll_every(poll_every);
-        source.read().await.expect("it is there");
+        source.read(MAX_SIZE).await.expect("it is there");
         source
     }
 
@@ -226,7 +226,7 @@ mod tests {
             file.write_all(SECOND.as_bytes()).expect("it is written");
             drop(file);
             source.changed().await;
-            let document = source.read().await.expect("it is there");
+            let document = source.read(MAX_SIZE).await.expect("it is there");
             assert_eq!(document.text(), format!("{FIRST}{SECOND}").as_bytes());
         }
     }
@@ -246,15 +246,15 @@ mod tests {
             fs::remove_dir_all(&config).expect("it is removed");
             write(FIRST);
             source.changed().await;
-            source.read().await.expect("it is there");
+            source.read(MAX_SIZE).await.expect("it is there");
             // Events that are still to be reported about it.
             while timeout(Duration::from_millis(300), source.changed()).await.is_ok() {
-                source.read().await.expect("it is there");
+                source.read(MAX_SIZE).await.expect("it is there");
             }
             fs::write(&path, SECOND).expect("it is written");
             let told = timeout(Duration::from_secs(10), source.changed()).await;
             assert!(told.is_ok(), "nobody tells of the new directory");
-            assert_eq!(source.read().await.expect("it is there").text(), SECOND.as_bytes());
+            assert_eq!(source.read(MAX_SIZE).await.expect("it is there").text(), SECOND.as_bytes());
         }
     }
 }

@@ -15,6 +15,7 @@ use self::text::Rows;
 use super::schedule::Schedule;
 use super::{Document, Source, SourceError};
 use crate::Format;
+use crate::size::TooLarge;
 
 /// How often the table is read by default, regardless of notifications.
 const POLL: Duration = Duration::from_secs(30);
@@ -154,7 +155,7 @@ impl PostgresSource {
 }
 
 /// The rules that the rows contain.
-fn document(rows: &[Row]) -> Result<Document, SourceError> {
+fn document(rows: &[Row], max_size: usize) -> Result<Document, SourceError> {
     let wrong =
         |error| SourceError::new(format!("the {TABLE} has other columns than it should")).because(error);
     let Some(first) = rows.first() else {
@@ -168,7 +169,9 @@ fn document(rows: &[Row]) -> Result<Document, SourceError> {
             found.rules.push((name, row.try_get(3).map_err(wrong)?));
         }
     }
-    Ok(Document::new(TABLE, Format::Json, found.text()).revision(version.unsigned_abs()))
+    let text = found.text();
+    TooLarge::check(TABLE, text.len(), max_size).map_err(|error| SourceError::new(error.to_string()))?;
+    Ok(Document::new(TABLE, Format::Json, text).revision(version.unsigned_abs()))
 }
 
 impl Source for PostgresSource {
@@ -176,8 +179,8 @@ impl Source for PostgresSource {
         "postgres"
     }
 
-    async fn read(&mut self) -> Result<Document, SourceError> {
-        let document = self.rows().await.and_then(|rows| document(&rows));
+    async fn read(&mut self, max_size: usize) -> Result<Document, SourceError> {
+        let document = self.rows().await.and_then(|rows| document(&rows, max_size));
         self.schedule.asked(document.is_ok());
         document
     }

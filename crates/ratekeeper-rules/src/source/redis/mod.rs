@@ -12,6 +12,7 @@ use self::server::{Link, Server};
 use super::schedule::Schedule;
 use super::{Document, Source, SourceError};
 use crate::Format;
+use crate::size::TooLarge;
 
 /// The default key.
 const KEY: &str = "ratekeeper:rules";
@@ -131,7 +132,7 @@ impl RedisSource {
         answer
     }
 
-    fn document(&self, (version, format, body): Fields) -> Result<Document, SourceError> {
+    fn document(&self, (version, format, body): Fields, max_size: usize) -> Result<Document, SourceError> {
         let wrong = |what: &str| SourceError::new(format!("the key `{}` of Redis {what}", self.key));
         let (format, body) = match (format, body) {
             (None, None) => return Err(wrong("is not there, or has no rules")),
@@ -142,7 +143,9 @@ impl RedisSource {
         let format: Format = String::from_utf8_lossy(&format)
             .parse()
             .map_err(|error| wrong("has a field `format` that makes no sense").because(error))?;
-        let document = Document::new(format!("key {} of Redis", self.key), format, body);
+        let name = format!("key {} of Redis", self.key);
+        TooLarge::check(&name, body.len(), max_size).map_err(|error| SourceError::new(error.to_string()))?;
+        let document = Document::new(name, format, body);
         let Some(version) = version else { return Ok(document) };
         match std::str::from_utf8(&version).ok().and_then(|version| version.parse().ok()) {
             Some(number) => Ok(document.revision(number)),
@@ -159,12 +162,12 @@ impl Source for RedisSource {
         "redis"
     }
 
-    async fn read(&mut self) -> Result<Document, SourceError> {
+    async fn read(&mut self, max_size: usize) -> Result<Document, SourceError> {
         let fields = self.fields().await.map_err(|error| {
             SourceError::new(format!("the rules in the key `{}` of Redis cannot be read", self.key))
                 .because(error)
         });
-        let document = fields.and_then(|fields| self.document(fields));
+        let document = fields.and_then(|fields| self.document(fields, max_size));
         self.schedule.asked(document.is_ok());
         document
     }

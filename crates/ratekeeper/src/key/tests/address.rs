@@ -44,6 +44,19 @@ fn ipv4_mapped_peers_are_ipv4_before_anything_is_cut_off() {
     assert_eq!(peer("::1.2.3.4"), "::");
 }
 
+/// All of IPv4 that comes through a translator (NAT64, SIIT) has the same 96 bits in front.
+#[test]
+fn translated_peers_are_ipv4_before_anything_is_cut_off() {
+    assert_eq!(peer("64:ff9b::192.0.2.7"), "192.0.2.7");
+    assert_eq!(peer("64:ff9b::102:304"), "1.2.3.4");
+    assert_ne!(peer("64:ff9b::1.2.3.4"), peer("64:ff9b::1.2.3.5"));
+    assert_eq!(peer("64:ff9b::1.2.3.4"), peer("1.2.3.4"));
+    // Only these 96 bits. A network of one's own (RFC 8215) has the address where the operator put it.
+    assert_eq!(peer("64:ff9b:0:0:0:1:102:304"), "64:ff9b::");
+    assert_eq!(peer("64:ff9b:1::1.2.3.4"), "64:ff9b:1::");
+    assert_eq!(peer("64:ff9c::1.2.3.4"), "64:ff9c::");
+}
+
 #[test]
 fn forwarding_fields_are_nothing_to_the_peers_address() {
     let lines = [
@@ -80,7 +93,7 @@ fn the_peer_is_found_where_axum_puts_it() {
 #[test]
 fn the_key_of_an_address_is_that_of_a_request_from_it() {
     use super::super::{TrustedProxies, client_ip, peer_ip};
-    for address in ["203.0.113.9", "2001:db8::7", "::ffff:203.0.113.9"] {
+    for address in ["203.0.113.9", "2001:db8::7", "::ffff:203.0.113.9", "64:ff9b::203.0.113.9"] {
         let request = super::from_peer(address, &[]);
         let address = address.parse().unwrap();
         for bits in [64, 48, 128] {
@@ -90,4 +103,13 @@ fn the_key_of_an_address_is_that_of_a_request_from_it() {
             assert_eq!(super::shown(&client, &request), client.key(address).to_string());
         }
     }
+}
+
+#[test]
+fn the_head_of_a_request_tells_the_address_of_its_peer() {
+    let of =
+        |address: &str| crate::RequestHead::from(&from_peer(address, &[])).peer_ip().unwrap().to_string();
+    assert_eq!(of("2001:db8::7"), "2001:db8::7");
+    assert_eq!(of("::ffff:192.0.2.7"), "192.0.2.7");
+    assert_eq!(crate::RequestHead::from(&to("/")).peer_ip(), None);
 }

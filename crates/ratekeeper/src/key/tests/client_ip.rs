@@ -155,6 +155,7 @@ fn a_field_of_one_address_counts_only_if_it_is_one_address() {
 fn clients_behind_a_proxy_are_cut_as_peers_are() {
     assert_eq!(client(trusted(), PROXY, &["2001:db8:1:2:3::9"]), "2001:db8:1:2::");
     assert_eq!(client(trusted(), PROXY, &["::ffff:102:304"]), "1.2.3.4");
+    assert_eq!(client(trusted(), PROXY, &["64:ff9b::102:304"]), "1.2.3.4");
     let key = client_ip(trusted()).ipv6_prefix(56);
     let lines = [("x-forwarded-for", "2001:db8:1:2ff::9")];
     assert_eq!(shown(&key, &from_peer(PROXY, &lines)), "2001:db8:1:200::");
@@ -164,13 +165,17 @@ fn clients_behind_a_proxy_are_cut_as_peers_are() {
 
 #[test]
 fn a_proxy_is_trusted_in_whichever_clothing_its_address_comes() {
-    for peer in ["10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1", "fd00::1"] {
+    for peer in ["10.0.0.1", "::ffff:10.0.0.1", "::ffff:a00:1", "64:ff9b::10.0.0.1", "fd00::1"] {
         assert_eq!(client(trusted(), peer, &["203.0.113.9, ::ffff:10.0.0.2"]), "203.0.113.9", "{peer}");
+        assert_eq!(client(trusted(), peer, &["203.0.113.9, 64:ff9b::a00:2"]), "203.0.113.9", "{peer}");
     }
-    let mapped = TrustedProxies::networks(["::ffff:10.0.0.0/104"]).unwrap();
-    assert_eq!(client(mapped.clone(), "10.9.9.9", &["203.0.113.9"]), "203.0.113.9");
-    assert_eq!(client(mapped.clone(), "::ffff:10.9.9.9", &["203.0.113.9"]), "203.0.113.9");
-    assert_eq!(client(mapped, "11.0.0.1", &["203.0.113.9"]), "11.0.0.1");
+    for network in ["::ffff:10.0.0.0/104", "64:ff9b::10.0.0.0/104"] {
+        let proxies = TrustedProxies::networks([network]).unwrap();
+        for peer in ["10.9.9.9", "::ffff:10.9.9.9", "64:ff9b::10.9.9.9"] {
+            assert_eq!(client(proxies.clone(), peer, &["203.0.113.9"]), "203.0.113.9", "{peer}");
+        }
+        assert_eq!(client(proxies, "11.0.0.1", &["203.0.113.9"]), "11.0.0.1");
+    }
 }
 
 #[test]
@@ -196,10 +201,18 @@ fn all_of_ipv6_is_nothing_of_ipv4() {
 
 #[test]
 fn a_network_that_would_trust_all_of_ipv4_by_mistake_is_refused_and_the_error_teaches() {
-    for network in ["::ffff:10.0.0.0/8", "::ffff:0.0.0.0/95", "::ffff:a00:0/64", "::ffff:10.0.0.0/0"] {
+    for network in [
+        "::ffff:10.0.0.0/8",
+        "::ffff:0.0.0.0/95",
+        "::ffff:0.0.0.0/96",
+        "::ffff:a00:0/64",
+        "::ffff:10.0.0.0/0",
+        "64:ff9b::/96",
+        "64:ff9b::10.0.0.0/8",
+    ] {
         let error = TrustedProxies::networks(["10.0.0.0/8", network]).unwrap_err().to_string();
         assert!(error.contains(network), "{error}");
-        assert!(error.contains("at least 96") && error.contains("write the network as IPv4"), "{error}");
+        assert!(error.contains("more than 96") && error.contains("write the network as IPv4"), "{error}");
     }
 }
 
@@ -223,4 +236,20 @@ fn a_peer_that_is_not_known_is_trusted_by_count_but_not_by_address() {
     assert_eq!(key_of(&by_count, &request).unwrap().to_string(), "203.0.113.9");
     assert_eq!(key_of(&by_count, &with(&[])), None);
     assert_eq!(key_of(&client_ip(TrustedProxies::hops(0)), &request), None);
+}
+
+/// A client can send hundreds of kilobytes in such a field.
+#[test]
+fn nothing_is_read_before_its_writer_is_known_to_be_trusted() {
+    let walk = |proxies: TrustedProxies, peer: &str, reported: &[&str]| {
+        let mut reported = reported.iter().map(|address| address.parse().ok());
+        let unread = || panic!("an address was read that nobody trusted has written");
+        let reported = std::iter::from_fn(move || reported.next().or_else(unread));
+        proxies.walk(peer.parse().ok(), reported).unwrap().to_string()
+    };
+    assert_eq!(walk(trusted(), "192.0.2.7", &[]), "192.0.2.7");
+    assert_eq!(walk(trusted(), PROXY, &["203.0.113.9"]), "203.0.113.9");
+    assert_eq!(walk(trusted(), PROXY, &["10.0.0.2", "203.0.113.9"]), "203.0.113.9");
+    assert_eq!(walk(TrustedProxies::hops(0), PROXY, &[]), PROXY);
+    assert_eq!(walk(TrustedProxies::hops(1), PROXY, &["203.0.113.9"]), "203.0.113.9");
 }

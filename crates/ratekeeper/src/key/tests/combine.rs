@@ -5,11 +5,11 @@ use std::sync::Arc;
 use http::Request;
 
 use super::super::{
-    Extracted, Key, KeyExtractor, Secret, extension, from_async_fn, from_fn, global, header, method, path,
-    peer_ip,
+    Extracted, Key, KeyExtractor, Secret, cookie, extension, first_of, from_async_fn, from_fn, global,
+    header, method, path, peer_ip, required,
 };
 use super::{from_peer, key_of, shown, to, with};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 #[derive(Clone)]
 struct User {
@@ -43,9 +43,9 @@ fn the_parts_of_a_tuple_do_not_run_into_each_other() {
     assert_ne!(key("a", &long), key(&long, "a"));
 }
 
-/// A caller with an unclear part must not be taken for one with the same value in another part.
+/// A caller with an ambiguous part must not be taken for one with the same value in another part.
 #[test]
-fn a_part_that_is_unclear_keeps_its_place_in_a_tuple() {
+fn a_part_that_is_ambiguous_keeps_its_place_in_a_tuple() {
     let clear = [("x-a", &b"alice"[..]), ("x-b", b"1"), ("x-b", b"2")];
     let other = [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"alice")];
     let neither = [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"1"), ("x-b", b"2")];
@@ -60,12 +60,76 @@ fn a_part_that_is_unclear_keeps_its_place_in_a_tuple() {
 }
 
 #[test]
-fn a_tuple_that_misses_one_part_is_missing() {
+fn a_part_that_is_missing_keeps_its_place_in_a_tuple() {
     let request = with(&[("x-a", b"a")]);
+    let (a, b) = (|| header("x-a"), || header("x-b"));
+    assert_eq!(shown(&(a(), b()), &request), "a|-");
+    assert_eq!(shown(&(b(), a()), &request), "-|a");
+    assert_eq!(shown(&(a(), path(), b()), &request), "a|/|-");
+    assert_eq!(shown(&(path(), b(), path(), a()), &request), "/|-|/|a");
+    let list: Vec<Arc<dyn KeyExtractor>> = vec![Arc::new(b()), Arc::new(a()), Arc::new(b())];
+    assert_eq!(shown(&list, &request), "-|a|-");
+}
+
+#[test]
+fn a_tuple_is_missing_if_all_of_its_parts_are_or_one_that_is_required() {
+    let request = with(&[("x-a", b"a")]);
+    let (a, b) = (|| header("x-a"), || header("x-b"));
+    assert_eq!(key_of(&(b(), b()), &request), None);
+    assert_eq!(key_of(&(b(), b(), b()), &request), None);
+    assert_eq!(key_of(&((b(), b()), b(), b()), &request), None);
+    // The global key adds nothing, so nothing is left.
+    assert_eq!(key_of(&(global(), b()), &request), None);
+    assert_eq!(key_of(&(global(), global()), &request), Some(Key::GLOBAL));
+
+    assert_eq!(key_of(&(a(), required(b())), &request), None);
+    assert_eq!(key_of(&(required(b()), a()), &request), None);
+    assert_eq!(key_of(&(a(), path(), required(b())), &request), None);
+    assert_eq!(key_of(&((a(), required(b().secret())), path()), &request), None);
+    let nested: Arc<dyn KeyExtractor> = Arc::new((a(), required(b())));
+    assert_eq!(key_of(&(nested, path()), &request), None);
+    assert_eq!(shown(&(required(a()), b()), &request), "a|-");
+    assert_eq!(shown(&required(a()), &request), "a");
+}
+
+#[test]
+fn an_empty_text_is_missing_wherever_it_comes_from() {
+    let mut request = with(&[("x-a", b""), ("x-b", b" "), ("cookie", b"c=")]);
+    request.extensions_mut().insert(String::new());
+    assert_eq!(key_of(&header("x-a"), &request), None);
+    assert_eq!(key_of(&header("x-b").secret(), &request), None);
     assert_eq!(key_of(&(header("x-a"), header("x-b")), &request), None);
-    assert_eq!(key_of(&(header("x-b"), header("x-a")), &request), None);
-    assert_eq!(key_of(&(header("x-a"), path(), header("x-b")), &request), None);
-    assert_eq!(key_of(&(path(), header("x-b"), path(), header("x-a")), &request), None);
+    assert_eq!(key_of(&cookie("c").secret(), &request), None);
+    assert_eq!(key_of(&extension(|text: &String| text.clone()), &request), None);
+    assert_eq!(key_of(&extension(|text: &String| Key::secret(text)), &request), None);
+    assert_eq!(key_of(&from_fn(|_: &RequestHead<'_>| Some("")), &request), None);
+    // A number is never empty.
+    assert_eq!(key_of(&from_fn(|_: &RequestHead<'_>| Some(0u64)), &request), Some(Key::from(0u64)));
+}
+
+#[tokio::test]
+async fn the_first_key_that_a_request_has_stands_for_the_others() {
+    let request = from_peer("192.0.2.7", &[("x-b", "b"), ("x-c", ""), ("x-d", "d")]);
+    let (a, b, c, d) = (|| header("x-a"), || header("x-b"), || header("x-c"), || header("x-d"));
+    assert_eq!(shown(&first_of((a(), b())), &request), "b");
+    assert_eq!(shown(&first_of((d(), b())), &request), "d");
+    assert_eq!(shown(&a().or(b()), &request), "b");
+    assert_eq!(shown(&a().secret().or(c()).or(peer_ip()), &request), "192.0.2.7");
+    assert_eq!(shown(&first_of((a(), c(), peer_ip())), &request), "192.0.2.7");
+    assert_eq!(shown(&first_of((a(), c(), d(), b())), &request), "d");
+    assert_eq!(shown(&(path(), a().or(b())), &request), "/|b");
+    assert_eq!(key_of(&a().or(c()), &request), None);
+    assert_eq!(key_of(&(path(), required(a().or(c()))), &request), None);
+
+    let later = |found: Option<&'static str>| from_async_fn(move |_: &RequestHead<'_>| async move { found });
+    let waited = async |key: Arc<dyn KeyExtractor>| wait(&key, &request).await.map(|key| key.to_string());
+    assert_eq!(waited(Arc::new(later(None).or(b()))).await.as_deref(), Some("b"));
+    assert_eq!(waited(Arc::new(later(Some("")).or(b()))).await.as_deref(), Some("b"));
+    assert_eq!(waited(Arc::new(later(Some("later")).or(b()))).await.as_deref(), Some("later"));
+    assert_eq!(waited(Arc::new(a().or(later(Some("later"))))).await.as_deref(), Some("later"));
+    assert_eq!(waited(Arc::new(later(None).or(later(None)))).await, None);
+    // What is known at once need not be looked up.
+    assert_eq!(shown(&b().or(later(Some("later"))), &request), "b");
 }
 
 #[test]
@@ -114,11 +178,17 @@ async fn a_tuple_may_have_parts_that_are_looked_up() {
     assert_eq!(wait(Arc::new((path(), later()))).await, expect("/x|later"));
     assert_eq!(wait(Arc::new((later(), path()))).await, expect("later|/x"));
     assert_eq!(wait(Arc::new((later(), later(), method()))).await, expect("later|later|GET"));
-    assert_eq!(wait(Arc::new((later(), never()))).await, None);
-    assert_eq!(wait(Arc::new((never(), path()))).await, None);
-    // If one part is missing immediately, the other need not be waited for.
+    assert_eq!(wait(Arc::new((later(), never()))).await, expect("later|-"));
+    assert_eq!(wait(Arc::new((never(), path()))).await, expect("-|/x"));
+    assert_eq!(wait(Arc::new((header("x-a"), never()))).await, None);
+    assert_eq!(wait(Arc::new((later(), required(never())))).await, None);
+    assert_eq!(wait(Arc::new((later(), path(), header("x-a")))).await, expect("later|/x|-"));
+    let empty = || from_async_fn(|_: &RequestHead<'_>| async { Some("") });
+    assert_eq!(wait(Arc::new(empty())).await, None);
+    assert_eq!(wait(Arc::new((empty(), path()))).await, expect("-|/x"));
+    // If a required part is missing immediately, the others need not be waited for.
     let request = to("/x");
-    let key = (later(), header("x-a")).extract(&RequestHead::from(&request));
+    let key = (later(), required(header("x-a"))).extract(&RequestHead::from(&request));
     assert!(matches!(key, Extracted::Missing));
 }
 

@@ -42,12 +42,16 @@ fn what_a_client_writes_before_the_proxy_does_not_count() {
         "for=unknown",
         "proto=http",
         "nonsense",
+        "for",
         "for=1.1.1.1 nonsense",
+        "for=1.1.1.1;x=y\"",
+        "\u{ff}",
         "=1.1.1.1",
         ";",
         "",
     ] {
         assert_eq!(client(&[&format!("{forged}, for=203.0.113.9")]), "203.0.113.9", "{forged}");
+        assert_eq!(client(&[&format!("{forged}, for=\"203.0.113.9:80\"")]), "203.0.113.9", "{forged}");
         assert_eq!(client(&[forged, "for=203.0.113.9"]), "203.0.113.9", "{forged}");
         assert_eq!(client(&[forged, "for=203.0.113.9", "for=10.0.0.2"]), "203.0.113.9", "{forged}");
     }
@@ -74,15 +78,50 @@ fn a_port_may_be_hidden() {
     assert_eq!(client(&["for=1.1.1.1, for=\"203.0.113.9:_a b\""]), PROXY);
 }
 
+/// Read from its end, the proxy's element has one reading, whatever precedes it.
 #[test]
 fn a_quote_that_is_not_closed_hides_nothing() {
-    // The proxy appends to what the client sent, in the same line.
-    for forged in ["for=\"", "x=\"", "for=\"1.1.1.1", "\"", "for=1.1.1.1, x=\"\\", "for=\"1.1.1.1\\\""] {
-        for appended in ["for=203.0.113.9", "for=\"203.0.113.9\"", "for=\"[2001:db8::9]\";by=\"[fd00::1]\""] {
-            assert_eq!(client(&[&format!("{forged}, {appended}")]), PROXY, "{forged}, {appended}");
-            // A separate line was written by the proxy alone.
-            assert_eq!(client(&[forged, "for=203.0.113.9"]), "203.0.113.9", "{forged}");
+    for forged in
+        ["for=\"", "x=\"", "for=\"1.1.1.1", "\"", "for=1.1.1.1, x=\"\\", "for=\"1.1.1.1\\\"", "a=b\";c=\""]
+    {
+        for (appended, is) in [
+            ("for=203.0.113.9", "203.0.113.9"),
+            ("for=\"203.0.113.9\"", "203.0.113.9"),
+            ("for=\"[2001:db8::9]\";by=\"[fd00::1]\"", "2001:db8::"),
+            ("for=203.0.113.9;host=\",for=1.1.1.1;x=y\"", "203.0.113.9"),
+            (r#"for=203.0.113.9;host="a\",for=1.1.1.1;x=\"b\\""#, "203.0.113.9"),
+        ] {
+            // The proxy appends to what the client sent, in the same line.
+            assert_eq!(client(&[&format!("{forged}, {appended}")]), is, "{forged}, {appended}");
+            assert_eq!(client(&[forged, appended]), is, "{forged}, {appended}");
         }
+    }
+}
+
+#[test]
+fn nothing_to_the_left_of_damage_counts() {
+    for damage in [
+        "for",
+        "for=",
+        "=10.0.0.2",
+        "for =10.0.0.2",
+        "for= 10.0.0.2",
+        "for=10.0.0.2\"",
+        "for=\"10.0.0.2",
+        "for=10.0.0.2;x=y\"",
+        "for=10.0.0.2;x=\"\\\"",
+        "for=10.0.0.2;\"x\"",
+        "for=10.0.0.2;x=\"y\"z",
+        "for=10.0.0.2;x=\"y\"\"z\"",
+        "for=10.0.0.2 proto=http",
+        "for=10.0.0.2;x=@",
+        "for=10.0.0.2;x=\u{e9}",
+        "for=10.0.0.2;for=10.0.0.2",
+        "for=(10.0.0.2)",
+    ] {
+        assert_eq!(client(&[&format!("for=1.1.1.1, {damage}")]), PROXY, "{damage}");
+        assert_eq!(client(&[&format!("for=1.1.1.1, {damage}, for=10.0.0.3")]), "10.0.0.3", "{damage}");
+        assert_eq!(client(&["for=1.1.1.1", damage, "for=10.0.0.3"]), "10.0.0.3", "{damage}");
     }
 }
 
