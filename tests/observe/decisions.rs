@@ -112,7 +112,7 @@ async fn who_waits_is_counted_while_it_waits_and_who_cannot_is_refused() {
     assert_eq!(third.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(second.await.expect("an answer").status(), StatusCode::OK);
     assert_eq!(recorded.value("ratekeeper_waiting{}"), 0.0);
-    for (outcome, count) in [("admitted", 1.0), ("delayed", 1.0), ("no_room", 1.0)] {
+    for (outcome, count) in [("admitted", 1.0), ("delayed", 1.0), ("overloaded", 1.0)] {
         assert_eq!(recorded.decisions("queue", "enforce", outcome), count, "{outcome}");
     }
 }
@@ -151,7 +151,7 @@ async fn evictions_are_published_by_the_requests_that_come() {
     let recorded = Recorded::start();
     let clock = ratekeeper::ManualClock::new(crate::support::START);
     let store = ratekeeper::MemoryStore::builder().clock(clock.clone()).max_keys(100).build();
-    let rule = Rule::new("many", Quota::per_hour(10)).by_hand();
+    let rule = Rule::new("many", Quota::per_hour(10)).manual();
     let limiter = Limiter::builder().store(store.clone()).rule(rule).build().expect("good rules");
     for caller in 0..5_000_u64 {
         limiter.charge("many", caller.to_string().as_str()).await.expect("it works");

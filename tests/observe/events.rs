@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderValue, Request, StatusCode};
-use ratekeeper::core::RuleName;
+use ratekeeper::store::RuleName;
 use ratekeeper::{FailurePolicy, Key, Limiter, MissingKey, Mode, Quota, Rule, Share, key};
 use ratekeeper_redis::RedisStore;
 

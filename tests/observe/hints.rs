@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use http::{HeaderValue, Request, StatusCode};
 use ratekeeper::key::{self, TrustedProxies};
-use ratekeeper::{HintCode, Limiter, MemoryStore, MissingKey, Quota, RateLimitLayer, Rule, RuleSet};
+use ratekeeper::{Limiter, MemoryStore, MissingKey, Quota, RateLimitLayer, Rule, RuleSet, hint::HintCode};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{Recorded, Told, anonymous, answer, get, limiter, send};
 
 fn codes(limiter: &Limiter) -> Vec<HintCode> {
-    limiter.hints().iter().map(ratekeeper::Hint::code).collect()
+    limiter.hints().iter().map(ratekeeper::hint::Hint::code).collect()
 }
 
 fn forwarded() -> Request<()> {
@@ -119,7 +119,7 @@ async fn requests_that_no_rule_matches_find_a_rule_that_matches_nothing() {
 #[tokio::test]
 async fn rules_that_all_match_something() {
     let rules = ["/a", "/b"].map(|path| Rule::new(path, Quota::per_second(100)).on_path(path));
-    let by_hand = Rule::new("by-hand", Quota::per_second(100)).by_hand();
+    let by_hand = Rule::new("by-hand", Quota::per_second(100)).manual();
     let (limiter, clock) = limiter(rules.into_iter().chain([by_hand]));
     for path in ["/a", "/b"] {
         send(&limiter, get(path)).await;
@@ -145,7 +145,7 @@ async fn a_rule_that_only_denies_has_matched() {
 
 #[tokio::test]
 async fn a_rule_that_is_charged_by_hand_need_not_be() {
-    let rules = [Rule::new("api", Quota::per_second(100)), Rule::new("jobs", Quota::per_second(1)).by_hand()];
+    let rules = [Rule::new("api", Quota::per_second(100)), Rule::new("jobs", Quota::per_second(1)).manual()];
     let (limiter, clock) = limiter(rules);
     for _ in 0..3 {
         send(&limiter, get("/")).await;

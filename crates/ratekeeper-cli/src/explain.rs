@@ -9,7 +9,8 @@ use std::path::Path;
 use bytes::Bytes;
 use http::{Request, Response};
 use ratekeeper::{
-    ConfigError, Explanation, ManualClock, MemoryStore, Mismatch, RateLimitLayer, RequestHead, Why,
+    ConfigError, ManualClock, MemoryStore, RateLimitLayer, RequestHead, explain::Explanation,
+    explain::Mismatch, explain::Why,
 };
 use ratekeeper_rules::{Registry, RuleFile};
 use tower::{Layer, ServiceExt, service_fn};

@@ -1,5 +1,6 @@
 //! A store's answer: an [`Outcome`] for each rule, and a [`Decision`] for the request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -227,75 +228,104 @@ impl Outcome {
 ///
 /// Admitted means that every rule admitted its charge and all charges were made. Denied means that none was
 /// made, whatever the individual rules answered.
-#[derive(Debug, PartialEq, Eq)]
+///
+/// It is small, because most requests have one rule: the outcome of one rule is stored in place, those of
+/// several are shared by all clones.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     at: Timestamp,
-    admitted: bool,
-    // Three rules on one request are common and must not cost an allocation.
-    outcomes: SmallVec<[(RuleName, Outcome); 3]>,
-    /// When each outcome was decided, if not all at the same moment; those without an entry were decided at
-    /// `at`. Only stores that ask several servers set it.
-    moments: Option<Box<SmallVec<[Timestamp; 3]>>>,
+    outcomes: Outcomes,
 }
 
-impl Clone for Decision {
-    fn clone(&self) -> Self {
-        // Copies all outcomes at once instead of one after the other, as the derived implementation would.
-        let (outcomes, moments) = (SmallVec::from_slice(&self.outcomes), self.moments.clone());
-        Self { outcomes, moments, at: self.at, admitted: self.admitted }
-    }
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Outcomes {
+    One((RuleName, Outcome)),
+    /// `None` if there are none.
+    Several(Option<Arc<Several>>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Several {
+    outcomes: SmallVec<[(RuleName, Outcome); 4]>,
+    /// When each outcome was decided, if not all at the same moment; those without an entry were decided at
+    /// the time of the decision. Only stores that ask several servers set it.
+    moments: Vec<Timestamp>,
 }
 
 impl Decision {
     /// A decision without any charge, which is admitted.
     #[must_use]
-    pub fn new(at: Timestamp) -> Self {
-        Self { at, admitted: true, outcomes: SmallVec::new(), moments: None }
+    pub const fn new(at: Timestamp) -> Self {
+        Self { at, outcomes: Outcomes::Several(None) }
     }
 
     /// A decision by one rule.
-    #[inline]
     #[must_use]
-    pub fn one(at: Timestamp, rule: RuleName, outcome: Outcome) -> Self {
-        // The buffer is filled with three copies, of which one counts. Built in one piece, it is not moved
-        // around, as it would be by a push.
-        let outcomes = SmallVec::from_buf_and_len([(rule, outcome); 3], 1);
-        Self { at, admitted: outcome.is_admitted(), outcomes, moments: None }
+    pub const fn one(at: Timestamp, rule: RuleName, outcome: Outcome) -> Self {
+        Self { at, outcomes: Outcomes::One((rule, outcome)) }
     }
 
-    /// A decision by several rules, all of which admit.
-    #[inline]
-    pub(crate) fn admitted(at: Timestamp, outcomes: &[(RuleName, Outcome)]) -> Self {
-        Self { at, admitted: true, outcomes: SmallVec::from_slice(outcomes), moments: None }
+    /// A decision by several rules.
+    pub(crate) fn several(at: Timestamp, outcomes: &[(RuleName, Outcome)]) -> Self {
+        let several = Several { outcomes: SmallVec::from_slice(outcomes), moments: Vec::new() };
+        Self { at, outcomes: Outcomes::Several(Some(Arc::new(several))) }
     }
 
     /// Adds one rule's outcome. A denied outcome makes the whole decision a denial.
-    #[inline]
     pub fn push(&mut self, rule: RuleName, outcome: Outcome) {
-        self.admitted &= outcome.is_admitted();
-        self.outcomes.push((rule, outcome));
+        match &self.outcomes {
+            Outcomes::Several(None) => self.outcomes = Outcomes::One((rule, outcome)),
+            _ => self.to_several().outcomes.push((rule, outcome)),
+        }
     }
 
     /// Adds the outcome of a rule that was asked separately and decided at its own moment.
     ///
     /// For stores that ask several servers. The latest of the moments is that of the decision.
     pub fn push_at(&mut self, rule: RuleName, outcome: Outcome, at: Timestamp) {
-        if at != self.at || self.moments.is_some() {
-            let moments = self.moments.get_or_insert_default();
-            // Outcomes that were added without a moment were decided at the latest moment known then.
-            moments.resize(self.outcomes.len(), self.at);
-            moments.push(at);
-            self.at = self.at.max(at);
+        if at == self.at && self.moments().is_empty() {
+            return self.push(rule, outcome);
         }
-        self.push(rule, outcome);
+        let latest = self.at;
+        let several = self.to_several();
+        // Outcomes that were added without a moment were decided at the latest moment known then.
+        several.moments.resize(several.outcomes.len(), latest);
+        several.moments.push(at);
+        several.outcomes.push((rule, outcome));
+        self.at = latest.max(at);
+    }
+
+    fn to_several(&mut self) -> &mut Several {
+        if let Outcomes::One(one) = self.outcomes {
+            *self = Self::several(self.at, &[one]);
+        }
+        match &mut self.outcomes {
+            Outcomes::Several(several) => Arc::make_mut(several.get_or_insert_default()),
+            Outcomes::One(_) => unreachable!("it was replaced above"),
+        }
+    }
+
+    fn as_slice(&self) -> &[(RuleName, Outcome)] {
+        match &self.outcomes {
+            Outcomes::One(one) => std::slice::from_ref(one),
+            Outcomes::Several(None) => &[],
+            Outcomes::Several(Some(several)) => &several.outcomes,
+        }
+    }
+
+    fn moments(&self) -> &[Timestamp] {
+        match &self.outcomes {
+            Outcomes::Several(Some(several)) => &several.moments,
+            _ => &[],
+        }
     }
 
     /// What is needed to refund each charge of an admitted decision, in the order of the charges. Empty if it
     /// was denied.
     pub fn receipts(&self) -> impl Iterator<Item = (RuleName, Receipt)> {
-        let moments = self.moments.as_deref().map_or(&[][..], |moments| moments);
-        let outcomes = self.outcomes.iter().filter(|_| self.admitted).enumerate();
-        outcomes.map(|(i, (rule, outcome))| {
+        let (moments, is_admitted) = (self.moments(), self.is_admitted());
+        let outcomes = self.as_slice().iter().filter(move |_| is_admitted).enumerate();
+        outcomes.map(move |(i, (rule, outcome))| {
             let at = moments.get(i).copied().unwrap_or(self.at);
             (*rule, Receipt::new(at, outcome.reset_after()).delay(outcome.delay()))
         })
@@ -309,47 +339,50 @@ impl Decision {
 
     /// Whether the request may proceed.
     #[must_use]
-    pub const fn is_admitted(&self) -> bool {
-        self.admitted
+    pub fn is_admitted(&self) -> bool {
+        match &self.outcomes {
+            Outcomes::One((_, only)) => only.is_admitted(),
+            Outcomes::Several(_) => self.as_slice().iter().all(|(_, outcome)| outcome.is_admitted()),
+        }
     }
 
     /// Each rule's outcome, in the order of the charges.
     pub fn outcomes(&self) -> impl ExactSizeIterator<Item = (RuleName, &Outcome)> + Clone {
-        self.outcomes.iter().map(|(rule, outcome)| (*rule, outcome))
+        self.as_slice().iter().map(|(rule, outcome)| (*rule, outcome))
     }
 
     /// The outcome of the rule with this name, if it was asked.
     #[must_use]
     pub fn outcome(&self, rule: &str) -> Option<&Outcome> {
-        self.outcomes.iter().find(|(name, _)| name.as_str() == rule).map(|(_, outcome)| outcome)
+        self.as_slice().iter().find(|(name, _)| name.as_str() == rule).map(|(_, outcome)| outcome)
     }
 
     /// The names of the rules that deny.
     pub fn denied_by(&self) -> impl Iterator<Item = RuleName> + Clone {
-        self.outcomes.iter().filter(|(_, outcome)| !outcome.is_admitted()).map(|(rule, _)| *rule)
+        self.as_slice().iter().filter(|(_, outcome)| !outcome.is_admitted()).map(|(rule, _)| *rule)
     }
 
     /// How long an admitted request is to be held back: the longest delay of its rules.
     #[must_use]
     pub fn delay(&self) -> Duration {
-        if !self.admitted {
+        if !self.is_admitted() {
             return Duration::ZERO;
         }
-        self.outcomes.iter().map(|(_, outcome)| outcome.delay()).max().unwrap_or_default()
+        self.as_slice().iter().map(|(_, outcome)| outcome.delay()).max().unwrap_or_default()
     }
 
     /// Whether an admitted request is to be held back.
     #[inline]
     #[must_use]
     pub fn is_delayed(&self) -> bool {
-        self.admitted && self.outcomes.iter().any(|(_, outcome)| outcome.is_delayed())
+        self.is_admitted() && self.as_slice().iter().any(|(_, outcome)| outcome.is_delayed())
     }
 
     /// When a denied request could be admitted: when the last of the denying rules would admit it. `None` if
     /// it was admitted.
     #[must_use]
     pub fn retry(&self) -> Option<Retry> {
-        match &*self.outcomes {
+        match self.as_slice() {
             [(_, only)] => only.retry(),
             several => several.iter().filter_map(|(_, outcome)| outcome.retry()).reduce(Retry::later),
         }
@@ -362,7 +395,7 @@ impl Decision {
     #[must_use]
     #[inline]
     pub fn tightest(&self) -> Option<(RuleName, &Outcome)> {
-        match &*self.outcomes {
+        match self.as_slice() {
             [(rule, only)] => Some((*rule, only)),
             _ => self.tightest_of_several(),
         }

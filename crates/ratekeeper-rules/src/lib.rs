@@ -29,6 +29,7 @@ mod model;
 mod problem;
 mod read;
 mod registry;
+mod rejection;
 #[cfg(feature = "reload")]
 mod reload;
 mod scope;
@@ -49,6 +50,7 @@ pub use self::file::RuleFile;
 pub use self::format::{Format, UnknownFormat};
 pub use self::problem::Problem;
 pub use self::registry::Registry;
+pub use self::rejection::FileRejection;
 #[cfg(feature = "reload")]
 pub use self::reload::{Loaded, ReloadError, ReloadHandle, ReloadProblem, ReloadStatus, Reloader};
 pub use self::settings::LayerSettings;

@@ -1,9 +1,10 @@
 //! A file's settings besides its rules: for the layer and for the limiter.
 
-use ratekeeper::{ChosenRejection, IetfDraft, LimiterBuilder, RateLimitLayer};
+use ratekeeper::{IetfDraft, LimiterBuilder, RateLimitLayer};
 
 use crate::model::{IetfWord, LayerTable, LimiterTable, RejectionWord};
 use crate::read::At;
+use crate::rejection::FileRejection;
 use crate::scope::Scope;
 
 /// A file's settings for the layer: which header fields are written, whether preflights are limited, and how
@@ -65,16 +66,16 @@ impl LayerSettings {
     }
 
     /// How rejected requests are answered: as the file says, or by `own` if it does not say.
-    pub fn rejection<R>(&self, own: R) -> ChosenRejection<R> {
+    pub fn rejection<R>(&self, own: R) -> FileRejection<R> {
         match self.rejection {
-            None => ChosenRejection::Own(own),
-            Some(RejectionWord::Json) => ChosenRejection::Json,
-            Some(RejectionWord::Problem) => ChosenRejection::Problem,
+            None => FileRejection::Own(own),
+            Some(RejectionWord::Json) => FileRejection::Json,
+            Some(RejectionWord::Problem) => FileRejection::Problem,
         }
     }
 
     /// Applies the settings to the layer.
-    pub fn apply<R>(&self, mut layer: RateLimitLayer<R>) -> RateLimitLayer<ChosenRejection<R>> {
+    pub fn apply<R>(&self, mut layer: RateLimitLayer<R>) -> RateLimitLayer<FileRejection<R>> {
         if let Some(on) = self.x_ratelimit_headers {
             layer = layer.x_ratelimit_headers(on);
         }

@@ -34,6 +34,13 @@ pub enum ConfigError {
         /// The tier.
         tier: String,
     },
+    /// A rule that matches requests has a tier, but nothing [finds](crate::Rule::tier_by) who is in it.
+    TierWithoutLookup {
+        /// The rule.
+        rule: String,
+        /// The tier. The first, if there are several.
+        tier: String,
+    },
     /// A rule has a [candidate](crate::Rule::candidate_of_tier) for a tier that it does not have, or that has
     /// no limit.
     CandidateOfNoTier {
@@ -83,6 +90,15 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
+    /// A rule counts by a [path parameter](crate::key::path_param) that none of its paths has.
+    PathParam {
+        /// The rule.
+        rule: String,
+        /// The parameter.
+        param: String,
+        /// The parameters that its paths have.
+        known: Vec<String>,
+    },
     /// A host pattern cannot be used.
     Host {
         /// The rule.
@@ -92,13 +108,22 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
-    /// A rule is [charged by hand](crate::Rule::by_hand), but also says which requests it matches. It would
+    /// A rule is [charged manually](crate::Rule::manual), but also says which requests it matches. It would
     /// never match them.
-    ByHand {
+    Manual {
         /// The rule.
         rule: String,
         /// What has no effect, such as "the path `/messages`". The first, if there are several.
         in_vain: String,
+    },
+    /// A rule cannot [hold requests back](crate::Rule::hold_up_to), or not for that long.
+    Hold {
+        /// The rule.
+        rule: String,
+        /// The tier whose quota it is, if it is not the rule's own.
+        tier: Option<String>,
+        /// What is wrong.
+        reason: String,
     },
     /// A network of trusted proxies cannot be used.
     Network {
@@ -121,6 +146,11 @@ impl fmt::Display for ConfigError {
             Self::DuplicateTier { rule, tier } => {
                 write!(f, "rule `{rule}`: two tiers are named `{tier}`")
             }
+            Self::TierWithoutLookup { rule, tier } => write!(
+                f,
+                "rule `{rule}`: nothing finds who is in the tier `{tier}`; add `Rule::tier_by`, or `Rule::manual` if \
+                 only `Limiter::charge` uses the rule"
+            ),
             Self::CandidateOfNoTier { rule, tier } => {
                 write!(
                     f,
@@ -143,10 +173,21 @@ impl fmt::Display for ConfigError {
                 write!(f, "rule `{rule}`: a request that costs 0 is never limited; the least is 1")
             }
             Self::Path { rule, path, reason } => write!(f, "rule `{rule}`, path `{path}`: {reason}"),
+            Self::PathParam { rule, param, known } => {
+                write!(
+                    f,
+                    "rule `{rule}`: no path of the rule has the parameter `{param}` that it counts by; "
+                )?;
+                match known.as_slice() {
+                    [] => f.write_str("they have none"),
+                    known => write!(f, "they have `{}`", known.join("`, `")),
+                }
+            }
             Self::Host { rule, host, reason } => write!(f, "rule `{rule}`, host `{host}`: {reason}"),
-            Self::ByHand { rule, in_vain } => {
+            Self::Manual { rule, in_vain } => {
                 write!(f, "rule `{rule}` is charged by hand and matches no request, so {in_vain} is in vain")
             }
+            Self::Hold { rule, tier, reason } => write!(f, "{}: {reason}", Place(rule, tier.as_deref())),
             Self::Network { network, reason } => write!(f, "trusted proxies `{network}`: {reason}"),
         }
     }
@@ -189,9 +230,9 @@ pub enum LimiterError {
         /// The rule that was asked for.
         rule: String,
     },
-    /// The charge would have to wait, but there is no room: too many [wait
-    /// already](crate::LimiterBuilder::max_waiting), or the limiter [is closed](crate::Limiter::close).
-    NoRoom,
+    /// The charge would have to wait, but too many [wait already](crate::LimiterBuilder::max_waiting), or the
+    /// limiter [is closed](crate::Limiter::close).
+    Overloaded,
     /// The store could not decide.
     Store(StoreError),
 }
@@ -206,8 +247,8 @@ impl fmt::Display for LimiterError {
                 "what was charged under `{rule}` cannot be changed any more, as no rule of the limiter is settled: say so \
                  with `Rule::settle_in_handler`"
             ),
-            Self::NoRoom => {
-                f.write_str("there is no room to wait in: too many wait already, or the limiter is closed")
+            Self::Overloaded => {
+                f.write_str("the charge cannot wait: too many wait already, or the limiter is closed")
             }
             Self::Store(error) => write!(f, "{error}"),
         }
@@ -218,7 +259,9 @@ impl Error for LimiterError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Store(error) => error.source(),
-            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::NoRoom => None,
+            Self::UnknownRule(_) | Self::UnknownTier { .. } | Self::NotSettled { .. } | Self::Overloaded => {
+                None
+            }
         }
     }
 }

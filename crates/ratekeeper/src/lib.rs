@@ -1,70 +1,64 @@
 #![doc = include_str!("../README.md")]
-//!
-//! # Where to find what
-//!
-//! - [`RateLimitLayer`] is the layer. It sets which header fields are sent ([`RateLimitLayer::ietf_headers`]), what a
-//!   rejection looks like ([`RateLimitLayer::problem_details`], [`Rejection`]), and whether preflights count
-//!   ([`RateLimitLayer::charge_preflights`]).
-//! - [`Rule`] is one limit: its quota, its [`key`], its tiers ([`Rule::tier_by`]), what happens without a key
-//!   ([`MissingKey`]) or without the store ([`FailurePolicy`]), whether requests wait ([`Rule::hold_up_to`]), and what
-//!   they cost in the end ([`Rule::settle_by`]).
-//! - [`key`] has the keys, such as [`key::client_ip`]; [`key::PeerAddr`] is for servers other than axum's.
-//! - [`Limiter`] decides without HTTP. [`LimiterBuilder::max_waiting`] bounds how many requests wait, and
-//!   [`Limiter::close`] releases them.
-//! - [`Limits`] is for handlers: [`Limits::settle`], [`Limits::meter`]; [`MeterLayer`] is for services without one.
-//! - [`Store`] is where the counters are, and [`Decision`] its answer.
-//! - [`guide`] has the pages on metrics, events and hints.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg(feature = "axum")]
-mod axum;
-mod call;
 mod error;
-mod failure;
-mod future;
-mod gate;
 pub mod guide;
-mod head;
-mod headers;
-mod hint;
-mod hold;
 pub mod key;
 mod layer;
 mod limiter;
 mod observe;
-mod response;
-mod response_head;
+mod request;
 mod rule;
-mod service;
-mod settle;
-mod told;
-mod waiting;
 
-/// The crate that the others build on, for writing custom stores.
-pub use ratekeeper_core as core;
 pub use ratekeeper_core::{
-    Algorithm, Charge, Clock, DAY, Decision, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota,
-    QuotaError, Retry, SECOND, Share, Store, StoreError, SystemClock, Timestamp,
+    DAY, Decision, HOUR, IetfDraft, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, QuotaError, Retry,
+    RuleName, SECOND, Share, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
-#[cfg(feature = "axum")]
-pub use self::axum::MissingLimits;
 pub use self::error::{ConfigError, LimiterError};
-pub use self::failure::FailurePolicy;
-pub use self::future::ResponseFuture;
-pub use self::head::RequestHead;
-pub use self::headers::IetfDraft;
-pub use self::hint::{Hint, HintCode};
 pub use self::key::KeyExtractor;
-pub use self::layer::RateLimitLayer;
-pub use self::limiter::{ChargeBuilder, Limiter, LimiterBuilder};
-pub use self::response::{
-    BoxRejection, ChosenRejection, GrpcRejection, JsonRejection, ProblemRejection, Refusal, Rejection,
-};
-pub use self::response_head::ResponseHead;
-pub use self::rule::{
-    Counted, Explanation, Mismatch, MissingKey, Mode, Rule, RuleSet, Tier, TierChoice, Why,
-};
-pub use self::service::RateLimit;
-pub use self::settle::{ByteCount, Limits, Measure, Meter, MeterFuture, MeterLayer, Metered, Settle};
+pub use self::layer::{RateLimit, RateLimitLayer};
+pub use self::limiter::settle::Limits;
+pub use self::limiter::{ChargeBuilder, ChargeFuture, Limiter, LimiterBuilder};
+pub use self::request::{RequestHead, ResponseHead};
+pub use self::rule::{FailurePolicy, MissingKey, Mode, Rule, RuleSet, Settle, Tier, TierChoice};
+
+/// The responses to rejected requests.
+pub mod rejection {
+    #[cfg(feature = "axum")]
+    pub use crate::layer::extract::Denied;
+    pub use crate::layer::rejection::{
+        BoxRejection, GrpcRejection, JsonRejection, ProblemRejection, Rejection, RejectionReason,
+    };
+}
+
+/// Settling by the bodies of responses.
+pub mod meter {
+    pub use crate::limiter::settle::{ByteCount, Measure, Meter, MeterFuture, MeterLayer, Metered};
+}
+
+/// Why a rule counts a request, or does not. See [`RuleSet::explain`](crate::RuleSet::explain).
+pub mod explain {
+    pub use crate::rule::{Counted, Explanation, Mismatch, Why};
+}
+
+/// Signs of misuse. See [`Limiter::hints`](crate::Limiter::hints).
+pub mod hint {
+    pub use crate::observe::{Hint, HintCode};
+}
+
+/// What stores and their callers exchange, for writing and for using a [`Store`] directly.
+pub mod store {
+    pub use ratekeeper_core::{
+        Algorithm, Answer, AnswerFuture, Charge, Clock, Debit, KeyRef, Receipt, Refund, RuleName, Store,
+        StoreError, StoreErrorKind, StoreId, SystemClock,
+    };
+}
+
+/// The types that services and extractors name.
+pub mod service {
+    pub use crate::layer::ResponseFuture;
+    #[cfg(feature = "axum")]
+    pub use crate::layer::extract::MissingLimits;
+}

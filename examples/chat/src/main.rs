@@ -65,8 +65,8 @@ fn limiter<S: Store>(store: S) -> Result<Limiter, ConfigError> {
     };
     Limiter::builder()
         .rule(rule("join", JOIN, 2).on(Method::GET, "/ws"))
-        .rule(rule("per-connection", PER_CONNECTION, 1).by_hand())
-        .rule(rule("per-user", PER_USER, 2).by_hand())
+        .rule(rule("per-connection", PER_CONNECTION, 1).manual())
+        .rule(rule("per-user", PER_USER, 2).manual())
         .store(store)
         .build()
 }

@@ -1,7 +1,7 @@
 //! Measures what an answer costs as it is streamed.
 
 use axum::body::Bytes;
-use ratekeeper::Measure;
+use ratekeeper::meter::Measure;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

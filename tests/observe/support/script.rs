@@ -49,7 +49,7 @@ impl Scene {
             .build()
             .expect("good rules");
         let small = MemoryStore::builder().max_keys(64).build();
-        let many = Rule::new("many", Quota::per_hour(10)).by_hand();
+        let many = Rule::new("many", Quota::per_hour(10)).manual();
         let crowded = Limiter::builder().store(small).rule(many).build().expect("good rules");
         let server = RedisServer::start().expect("a server");
         let servers = Servers::one(server.url()).expect("an address");

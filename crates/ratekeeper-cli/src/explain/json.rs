@@ -1,6 +1,6 @@
 //! Output for programs.
 
-use ratekeeper::{MissingKey, RequestHead, Why};
+use ratekeeper::{MissingKey, RequestHead, explain::Why};
 use serde_json::{Value, json};
 
 use super::Report;

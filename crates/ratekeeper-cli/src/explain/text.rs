@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use ratekeeper::{Counted, MissingKey, RequestHead, Why};
+use ratekeeper::{MissingKey, RequestHead, explain::Counted, explain::Why};
 
 use super::Report;
 

@@ -107,7 +107,9 @@ fn a_log_may_have_places_before_and_after_its_entries() {
     let (head, places) = head.split_at(head.len() - 2 * PLACE);
     assert_eq!(places, [0, 0, 0, 0, 3, 0, 0, 0]);
     let any = [0xff; 2 * (MOMENT + 1)];
-    for (first, parts) in [(0, [&[], entries, &any[..]]), (2, [&any, entries, &[]]), (2, [&any, entries, &any])] {
+    for (first, parts) in
+        [(0, [&[], entries, &any[..]]), (2, [&any, entries, &[]]), (2, [&any, entries, &any])]
+    {
         let value = [head, &[first, 0, 0, 0, 3, 0, 0, 0], &parts.concat()].concat();
         assert_eq!(decode(&value).as_ref(), Some(&counter), "{value:02x?}");
     }

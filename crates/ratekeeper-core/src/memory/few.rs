@@ -46,7 +46,7 @@ pub(super) fn charge<const N: usize, C: Clock>(
     }
     drop(shards);
     store.sweep_if_due(now);
-    Some(Decision::admitted(now, &told))
+    Some(Decision::several(now, &told))
 }
 
 /// The places of the tags, ordered by the numbers of their shards; `None` if two are in the same shard.

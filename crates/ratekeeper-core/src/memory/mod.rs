@@ -116,9 +116,7 @@ impl<C: Clock> MemoryStore<C> {
             return self.decide_several(charges);
         };
         let (now, outcome) = self.decide_one(charge);
-        let mut decision = Decision::new(now);
-        decision.push(charge.rule, outcome);
-        decision
+        Decision::one(now, charge.rule, outcome)
     }
 
     /// Makes one charge, and returns its time and outcome.

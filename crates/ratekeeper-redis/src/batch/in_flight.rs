@@ -10,7 +10,7 @@ use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-pub(crate) use self::reply::{Failure, Fate, Landed};
+pub(crate) use self::reply::{Failure, Fate, Received};
 use crate::batch::call::{Call, Few};
 use crate::batch::server_time::ServerTime;
 use crate::batch::settlement;
@@ -87,7 +87,7 @@ impl Commands {
         match <[Cmd; 1]>::try_from(self.all) {
             Ok([only]) => Ok(vec![connection.send_packed_command(&only).await?]),
             Err(several) => {
-                let mut pipeline = redis::Pipeline::with_capacity(several.len());
+                let mut pipeline = redis::Pipeline::new();
                 let count = several.len();
                 several.into_iter().for_each(|command| {
                     pipeline.add_command(command);

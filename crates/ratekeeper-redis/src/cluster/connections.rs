@@ -52,7 +52,7 @@ impl Connections {
     /// Asks about a request, with one question for all charges that may be asked together.
     pub(crate) fn ask(&self, charges: Charges, deadline: Instant, peek: bool) -> Deciding {
         let one = |charges: Charges| {
-            let (ask, pending) = make(deadline, |reply| Kind::about(charges, peek, None, reply));
+            let (ask, pending) = make(deadline, |reply| Kind::about(charges, peek, false, reply));
             self.put(ask);
             Deciding::alone(pending, self.clone())
         };

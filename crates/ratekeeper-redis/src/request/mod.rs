@@ -1,12 +1,9 @@
 //! Questions to Redis, and where their answers go.
 
-pub(crate) mod late_parts;
 pub(crate) mod pending;
 pub(crate) mod settlement;
-pub(crate) mod totals;
 pub(crate) mod verdict;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ratekeeper_core::{Charge, Decision, Quota, Receipt, RuleName, StoreError};
@@ -14,7 +11,6 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::name::{Counted, Names};
-use crate::request::late_parts::Whole;
 use crate::request::settlement::{Settlement, What};
 use crate::request::verdict::Verdict;
 
@@ -57,15 +53,15 @@ pub(crate) struct Decided {
 
 /// The answer to a question about charges.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum Answer {
     Decided(Decided),
     /// Nothing was done: each counter has to be asked about separately.
-    Apart(Apart),
+    Split(Split),
 }
 
 /// Charges whose counters are in one slot, but not on one node: the slot is moving from one node to another.
 #[derive(Debug)]
-pub(crate) struct Apart {
+pub(crate) struct Split {
     pub(crate) charges: Charges,
     /// When the caller stops waiting.
     pub(crate) deadline: Instant,
@@ -80,7 +76,7 @@ impl Decided {
             let counter = charge.counter;
             let what = What::Refund { cost: charge.cost, receipt: Some(receipt) };
             let settlement = Box::new(Settlement { counter, what });
-            Ask::new(Kind::Settle { settlement, reply: None }, Instant::now() + UNHURRIED)
+            Ask::new(Kind::Settle { settlement, reply: None }, Instant::now() + SETTLE_TIMEOUT)
         };
         // A decision that denied has no receipts.
         self.charges.iter().zip(self.verdict.to_decision().receipts()).map(refund).collect()
@@ -103,15 +99,15 @@ pub(crate) struct Ask {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// `part`: the whole request, if other parts of it are charged elsewhere.
+    /// `part`: whether other parts of the request are charged elsewhere.
     Charge {
         charges: Charges,
-        part: Option<Arc<Whole>>,
-        reply: Reply<Told>,
+        part: bool,
+        reply: Reply<Answer>,
     },
     Peek {
         charges: Charges,
-        reply: Reply<Told>,
+        reply: Reply<Answer>,
     },
     Settle {
         settlement: Box<Settlement>,
@@ -124,12 +120,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Asks about charges. `part`: the whole request, if these are only a part of it.
+    /// Asks about charges. `part`: whether these are only a part of a request.
     pub(crate) fn about(
         charges: Charges,
         peek: bool,
-        part: Option<Arc<Whole>>,
-        reply: oneshot::Sender<Result<Told, StoreError>>,
+        part: bool,
+        reply: oneshot::Sender<Result<Answer, StoreError>>,
     ) -> Self {
         let reply = Some(reply);
         if peek { Self::Peek { charges, reply } } else { Self::Charge { charges, part, reply } }
@@ -181,7 +177,7 @@ impl Ask {
 
     /// Whether other parts of the same request are charged elsewhere.
     pub(crate) const fn is_part(&self) -> bool {
-        matches!(self.kind, Kind::Charge { part: Some(_), .. })
+        matches!(self.kind, Kind::Charge { part: true, .. })
     }
 
     /// Whether the caller has gone, so that it need not be done. Settlements and resets are always done.
@@ -223,22 +219,17 @@ impl Ask {
     ///
     /// If the caller has gone, its request went away before it was admitted, and the charges are given back.
     /// If the caller was told that the store failed, its rules may have let the request in, and the charges
-    /// stay; unless this is a part, and the whole was denied.
+    /// stay.
     pub(crate) fn decided(self, verdict: Verdict, before: Option<Box<Decision>>) -> Vec<Self> {
         match self.kind {
-            Kind::Charge { charges, part, reply } => {
-                let decided = Decided { verdict, before, charges };
-                match (reply, part) {
-                    (Some(reply), _) => match reply.send(Ok(Told::Decided(decided))) {
-                        Err(Ok(Told::Decided(unheard))) => unheard.give_back(),
-                        _ => Vec::new(),
-                    },
-                    (None, Some(whole)) => whole.late(decided),
-                    (None, None) => Vec::new(),
+            Kind::Charge { charges, reply: Some(reply), .. } => {
+                match reply.send(Ok(Answer::Decided(Decided { verdict, before, charges }))) {
+                    Err(Ok(Answer::Decided(unheard))) => unheard.give_back(),
+                    _ => Vec::new(),
                 }
             }
             Kind::Peek { reply: Some(reply), .. } => {
-                drop(reply.send(Ok(Told::Decided(Decided { verdict, before, charges: Charges::new() }))));
+                drop(reply.send(Ok(Answer::Decided(Decided { verdict, before, charges: Charges::new() }))));
                 Vec::new()
             }
             _ => Vec::new(),
@@ -257,7 +248,7 @@ impl Ask {
         if let Kind::Charge { charges, reply: Some(reply), .. } | Kind::Peek { charges, reply: Some(reply) } =
             self.kind
         {
-            drop(reply.send(Ok(Told::Apart(Apart { charges, deadline, peek }))));
+            drop(reply.send(Ok(Answer::Split(Split { charges, deadline, peek }))));
         }
     }
 
@@ -269,4 +260,4 @@ impl Ask {
 }
 
 /// How long a settlement may take: no incoming request waits for it.
-pub(crate) const UNHURRIED: Duration = Duration::from_secs(1);
+pub(crate) const SETTLE_TIMEOUT: Duration = Duration::from_secs(1);

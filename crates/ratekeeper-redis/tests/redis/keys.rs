@@ -210,7 +210,12 @@ async fn names_can_be_read_and_no_two_keys_share_one() {
     );
     keys.extend([Key::GLOBAL, Key::from(1_u64), Key::secret("a"), Key::from(("a", "b")), address]);
     keys.extend([Key::from("a").and(""), Key::from("").and("a"), Key::from(("a", Key::secret("b")))]);
-    keys.extend([Key::from("?"), Key::UNCLEAR, Key::from("a").and(Key::UNCLEAR), Key::UNCLEAR.and("a")]);
+    keys.extend([
+        Key::from("?"),
+        Key::AMBIGUOUS,
+        Key::from("a").and(Key::AMBIGUOUS),
+        Key::AMBIGUOUS.and("a"),
+    ]);
     let rules = ["r", "r:", "r:{a}", "r%3A", "{r}"].map(rule);
     for rule in rules {
         for key in &keys {

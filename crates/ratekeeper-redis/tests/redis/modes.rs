@@ -6,7 +6,9 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use ratekeeper::{Charge, HOUR, Key, Limiter, Limits, Quota, RateLimitLayer, Rule, RuleSet, Store, key};
+use ratekeeper::{
+    HOUR, Key, Limiter, Limits, Quota, RateLimitLayer, Rule, RuleSet, Store, key, store::Charge,
+};
 use ratekeeper_redis::RedisStore;
 use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};

@@ -12,8 +12,8 @@ use futures_util::{StreamExt, stream};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ratekeeper::{
-    ByteCount, DAY, HOUR, Limiter, Limits, MemoryStore, Metered, Quota, RateLimitLayer, Rule, Settle, Store,
-    key,
+    DAY, HOUR, Limiter, Limits, MemoryStore, Quota, RateLimitLayer, Rule, Settle, Store, key,
+    meter::ByteCount, meter::Metered,
 };
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use ratekeeper::{Limiter, LimiterError, MINUTE, Quota, RateLimitLayer, Rule, key};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::{PATIENCE, calls, own_server, patient, ready};
+use crate::support::{PATIENCE, calls, own_server, patient, patient_at, ready};
 
 async fn limiter(rule: Rule) -> (Limiter, ratekeeper_servers::RedisServer) {
     let server = own_server();
@@ -139,13 +139,14 @@ async fn whoever_goes_away_while_redis_is_asked_has_paid_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_on_a_line_asks_redis_only_now_and_then() {
-    let rule = Rule::new("api", Quota::token_bucket(1, MINUTE)).key(key::global()).hold_up_to(2 * MINUTE);
+async fn a_flood_of_requests_that_cannot_be_held_back_asks_redis_only_now_and_then() {
+    let quota = Quota::token_bucket(1, Duration::from_secs(30));
+    let rule = Rule::new("api", quota).key(key::global()).hold_up_to(MINUTE);
     let (limiter, server) = limiter(rule).await;
     let inner =
         service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
     let service = RateLimitLayer::new(limiter.clone()).layer(inner);
-    // One passes, two wait in line, and all others would have to wait for longer than is allowed.
+    // One passes, two wait, and all others would have to wait for longer than is allowed.
     service.clone().oneshot(Request::new(())).await.unwrap();
     let mut waiting = Vec::new();
     for number in 1..=2 {
@@ -165,4 +166,127 @@ async fn a_flood_on_a_line_asks_redis_only_now_and_then() {
     let asked = calls(&server, "evalsha").unwrap() - before;
     let seconds = started.elapsed().as_secs() as u32;
     assert!(asked <= 2 * (seconds + 1), "Redis was asked {asked} times in {seconds} s");
+}
+
+/// Two nodes with ten times as many requests as a leaky bucket serves, and little patience: the bucket is
+/// never idle, because no request takes a place that it does not use.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overloaded_queue_is_served_at_its_rate() {
+    const RATE: u32 = 300;
+    const RUN: Duration = Duration::from_secs(3);
+    let quota = Quota::leaky_bucket(RATE, Duration::from_secs(1)).capacity(RATE);
+    let mut most = 0.0_f64;
+    // On a machine that is busy with something else, requests come late, and that is not the queue's fault.
+    for _ in 0..3 {
+        let server = own_server();
+        let mut nodes = Vec::new();
+        for _ in 0..2 {
+            let store = ready(patient(&server)).await;
+            nodes.push(Limiter::builder().store(store).rule(Rule::new("queue", quota)).build().unwrap());
+        }
+        let (started, mut sent, mut requests) = (Instant::now(), 0, Vec::new());
+        while started.elapsed() < RUN {
+            while f64::from(sent) < started.elapsed().as_secs_f64() * f64::from(10 * RATE) {
+                let limiter = nodes[sent as usize % 2].clone();
+                requests.push(tokio::spawn(async move {
+                    limiter.charge("queue", "all").ready_within(Duration::from_millis(60)).await.unwrap()
+                }));
+                sent += 1;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let served =
+            join_all(requests).await.into_iter().filter(|reply| reply.as_ref().unwrap().is_admitted());
+        most = most.max(served.count() as f64 / RUN.as_secs_f64() / f64::from(RATE));
+        if most >= 0.95 {
+            return;
+        }
+    }
+    panic!("{most:.2} of the rate were served");
+}
+
+/// The name under which another process runs a worker, and the variable that has the server's address.
+const WORKER: &str = "waiting::a_worker_in_a_process_of_its_own";
+const ADDRESS: &str = "RATEKEEPER_TEST_WORKER_REDIS";
+
+fn queue() -> Rule {
+    Rule::new("jobs", Quota::token_bucket(10, Duration::from_secs(1)).burst(1))
+}
+
+/// Waits for a budget for each line that it reads, and says when it is ready.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "another process runs it for `two_processes_are_served_in_the_order_in_which_they_came`"]
+async fn a_worker_in_a_process_of_its_own() {
+    let address = std::env::var(ADDRESS).expect("the address of the server");
+    let store = ready(patient_at(&address)).await;
+    let limiter = Limiter::builder().store(store).rule(queue()).build().unwrap();
+    println!("worker: up");
+    let mut jobs = Vec::new();
+    // A thread, because reading from the terminal blocks.
+    let (lines, mut read) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || std::io::stdin().lines().try_for_each(|line| lines.send(line.unwrap())));
+    while let Some(job) = read.recv().await {
+        let limiter = limiter.clone();
+        jobs.push(tokio::spawn(async move {
+            assert!(limiter.charge("jobs", "shared").until_ready().await.unwrap().is_admitted());
+            println!("worker: {job}");
+        }));
+    }
+    for job in jobs {
+        job.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_are_served_in_the_order_in_which_they_came() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    let server = own_server();
+    let store = ready(patient(&server)).await;
+    let limiter = Limiter::builder().store(store).rule(queue()).build().unwrap();
+    let (said, heard) = std::sync::mpsc::channel::<String>();
+    let mut workers = [(); 2].map(|()| {
+        let mut worker = Command::new(std::env::current_exe().unwrap())
+            .args([WORKER, "--exact", "--ignored", "--nocapture"])
+            .env(ADDRESS, server.url())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the test can be run in another process");
+        let (output, said) = (worker.stdout.take().unwrap(), said.clone());
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // The harness writes the name of the test before the first line, without a line break.
+                if let Some((_, word)) = line.split_once("worker: ") {
+                    let _ = said.send(word.to_owned());
+                }
+            }
+        });
+        worker
+    });
+    let hear = || heard.recv_timeout(PATIENCE).expect("both workers speak");
+    assert_eq!([hear(), hear()], ["up", "up"]);
+    // Each job is in line before the next one comes, as the store sees it.
+    let mut taken = Duration::ZERO;
+    for job in 0..8_usize {
+        writeln!(workers[job % 2].stdin.as_mut().unwrap(), "{job}").unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let looked = limiter.charge("jobs", "shared").peek().await.unwrap();
+            let reset = looked.outcome("jobs").unwrap().reset_after();
+            if reset > taken {
+                taken = reset;
+                break;
+            }
+            taken = reset;
+            assert!(Instant::now() < deadline, "job {job} does not wait");
+        }
+    }
+    let order: Vec<_> = (0..8).map(|_| hear()).collect();
+    assert_eq!(order, (0..8).map(|job| job.to_string()).collect::<Vec<_>>());
+    for mut worker in workers {
+        drop(worker.stdin.take());
+        assert!(worker.wait().unwrap().success());
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper::{Algorithm, Quota, QuotaError, SECOND};
+use ratekeeper::{Quota, QuotaError, SECOND, store::Algorithm};
 
 use crate::duration;
 use crate::model::{AlgorithmWord, QuotaSpec, QuotaTable};

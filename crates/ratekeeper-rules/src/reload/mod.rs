@@ -31,10 +31,10 @@ use crate::{LayerSettings, Registry, RuleFile, Source};
 /// rules stay in force. [`ReloadHandle::status`], the log and metrics report it.
 ///
 /// ```no_run
-/// use ratekeeper::{ChosenRejection, MemoryStore, RateLimitLayer};
-/// use ratekeeper_rules::{FileSource, Registry, ReloadHandle, Reloader};
+/// use ratekeeper::RateLimitLayer;
+/// use ratekeeper_rules::{FileRejection, FileSource, Registry, ReloadHandle, Reloader};
 ///
-/// type Layer = RateLimitLayer<ChosenRejection>;
+/// type Layer = RateLimitLayer<FileRejection>;
 ///
 /// async fn limit() -> Result<(Layer, ReloadHandle), Box<dyn std::error::Error>> {
 ///     let registry = Registry::new();

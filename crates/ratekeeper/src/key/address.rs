@@ -6,7 +6,7 @@ use http::Extensions;
 use ratekeeper_core::Key;
 
 use super::{Extracted, KeyExtractor};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// The first 96 bits of an IPv4 address behind a translator (RFC 6052, section 2.1).
 const TRANSLATED: u128 = 0x0064_ff9b << 64;
@@ -90,12 +90,12 @@ pub struct PeerAddr(pub SocketAddr);
 
 /// The address of the peer: [`PeerAddr`], which was inserted on purpose, otherwise what axum knows.
 #[inline]
-pub(super) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
+pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     if let Some(PeerAddr(address)) = extensions.get() {
         return Some(address);
     }
     #[cfg(feature = "axum")]
-    return crate::axum::peer(extensions);
+    return crate::request::axum::peer(extensions);
     #[cfg(not(feature = "axum"))]
     None
 }

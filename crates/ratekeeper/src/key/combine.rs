@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ratekeeper_core::Key;
 
 use super::{Extracted, KeyExtractor};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// See [`constant`].
 #[derive(Clone, Copy, Debug)]
@@ -113,5 +113,9 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn is_required(&self) -> bool {
         (**self).is_required()
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        (**self).path_params(names);
     }
 }

@@ -3,8 +3,8 @@
 use ratekeeper_core::Key;
 
 use super::{Extracted, KeyExtractor};
-use crate::RequestHead;
-use crate::rule::decode;
+use crate::request::RequestHead;
+use crate::request::pattern::decode;
 
 /// See [`grpc_service`].
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Extensions;
 
 use super::{Extracted, KeyExtractor, PeerIp};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// A [`KeyExtractor`]. The one that most rules use has its own variant, so that extracting its key needs no
 /// call through a pointer and the key need not be passed around.
@@ -27,6 +27,15 @@ impl KeySource {
     /// Whether it is just the address of the peer.
     pub(crate) const fn is_peer(&self) -> bool {
         matches!(self, Self::Peer(_))
+    }
+
+    /// The names of the path parameters that it takes.
+    pub(crate) fn path_params(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        if let Self::Other(key) = self {
+            key.path_params(&mut names);
+        }
+        names
     }
 
     /// The key of a request. The head is made lazily, because few keys look at it.

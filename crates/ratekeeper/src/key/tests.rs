@@ -10,7 +10,7 @@ mod request;
 use http::{HeaderName, HeaderValue, Request};
 
 use super::{Extracted, Key, KeyExtractor, PeerAddr};
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// The key of a request, from an extractor that knows it at once.
 fn key_of(extractor: &impl KeyExtractor, request: &Request<()>) -> Option<Key> {

@@ -1,19 +1,20 @@
 //! Charging without a request.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ratekeeper_core::{Charge, Decision, Key, MemoryStore, Store, StoreError};
-use tokio::time::Instant;
+use ratekeeper_core::{Charge, Decision, Key, MemoryStore, Store};
+use smallvec::SmallVec;
 
-use super::{Fallback, Limiter, Plan};
+use super::{Fallback, How, Limiter, Patience, Plan, Verdict};
 use crate::error::LimiterError;
-use crate::hold::{Patience, Turn};
-use crate::observe::{self, How, Said};
-use crate::rule::TierChoice;
+use crate::observe::Said;
+use crate::rule::{Rules, TierChoice};
 
 /// One or more charges, to be made together. Awaiting it makes them.
 ///
@@ -77,24 +78,30 @@ impl ChargeBuilder {
     ///
     /// If there is no such rule or tier, or the store fails and no rule decides locally.
     pub async fn peek(self) -> Result<Decision, LimiterError> {
-        let plan = self.plan()?.enforced();
-        let looked = self.limiter.store().peek(&plan.charges()).await;
-        looked.or_else(|error| self.fall_back(&plan, error, MemoryStore::look))
+        let rules = Arc::clone(&self.limiter.rules());
+        let plan = self.plan(&rules)?.enforced();
+        let charges = plan.entries.iter().map(|planned| planned.charge(&rules, Patience::None));
+        let answer = self.limiter.store().peek(&charges.collect::<SmallVec<[Charge<'_>; 4]>>());
+        let error = match answer.await {
+            Ok(decision) => return Ok(decision),
+            Err(error) => error,
+        };
+        match self.limiter.fall_back(&rules, &plan, Patience::None, MemoryStore::look) {
+            Fallback::Local(decision) => Ok(decision),
+            Fallback::Allow | Fallback::Deny(_) => Err(LimiterError::Store(error)),
+        }
     }
 
     /// Waits until the charges fit, and makes them.
     ///
-    /// Use it for work that cannot be refused: jobs, messages, calls to a third-party API. Callers in this
-    /// process that wait for the same key are served in the order in which they arrived, whatever they cost,
-    /// and each asks the store only when it is its turn. A leaky bucket's delay is waited for as well.
-    /// Callers that do not wait are decided as usual, and may get ahead.
+    /// Use it for work that cannot be refused: jobs, messages, calls to a third-party API.
     ///
-    /// The first future in line has to be polled. While it is kept without being polled, those behind it
-    /// wait, for as long as they are willing to.
+    /// Token and leaky buckets are reserved: the order is that in which callers reach the store, across all
+    /// processes. For windows and logs, the caller waits and asks again. Callers in this process that wait
+    /// for the same key are then served in the order in which they arrived, whatever they cost. Callers that
+    /// do not wait are decided as usual, and may get ahead.
     ///
-    /// Dropping the future leaves the line and charges nothing. If a leaky bucket was already holding it
-    /// back, its place there is given back if the spacing still holds, and everything else that was charged
-    /// with it is given back, too.
+    /// Dropping the future gives back what was reserved, from a leaky bucket only if nobody is behind.
     ///
     /// ```
     /// use ratekeeper::{Limiter, Quota, Rule};
@@ -114,18 +121,15 @@ impl ChargeBuilder {
     ///
     /// # Errors
     ///
-    /// If there is no such rule or tier, if the store fails and no rule decides locally, or if there is no
-    /// room to wait ([`LimiterError::NoRoom`]).
+    /// If there is no such rule or tier, if the store fails and no rule decides locally, or if
+    /// too many wait already ([`LimiterError::Overloaded`]).
     pub async fn until_ready(self) -> Result<Decision, LimiterError> {
         self.wait(None).await
     }
 
     /// Like [`until_ready`](Self::until_ready), but waits no longer than `patience`.
     ///
-    /// A leaky bucket's delay is included. If it would take longer, the decision denies as soon as that is
-    /// clear, and nothing is charged. To know that, a leaky bucket is looked at before it is charged. If others
-    /// get in line in between and make the wait too long, the charges are given back; the place in the queue
-    /// only if nobody has got in line behind it.
+    /// If it would take longer, the decision denies, and nothing is charged. A bucket denies at once.
     ///
     /// # Errors
     ///
@@ -135,43 +139,14 @@ impl ChargeBuilder {
     }
 
     async fn wait(self, up_to: Option<Duration>) -> Result<Decision, LimiterError> {
-        let plan = self.plan()?;
-        let (limiter, patience, started) = (self.limiter, Patience::Own(up_to), Instant::now());
-        let left = || up_to.map(|up_to| up_to.saturating_sub(started.elapsed()));
-        let denied = if limiter.has_line(&plan, patience) {
-            None
-        } else {
-            let (answer, is_local) = match limiter.held_too_long(&plan, patience, started).await {
-                Ok(None) => limiter.ask(&plan, patience).await,
-                Ok(Some(denied)) => return limiter.hold_back(plan, denied, How::AtOnce, None).await,
-                Err(error) => limiter.or_here(Err(error), &plan, patience),
-            };
-            let decision =
-                answer.inspect_err(|error| observe::failed(&plan, error, Said::Undecided, None))?;
-            if decision.is_admitted() || !limiter.is_worth_waiting(&plan, patience, &decision) {
-                let how = if is_local { How::Locally } else { How::AtOnce };
-                return limiter.hold_back(plan, decision, how, left()).await;
-            }
-            Some(decision)
-        };
-        match limiter.clone().take_turn(plan, patience, denied).await {
-            (plan, Turn::Answered { answer, is_local }) => {
-                let decision =
-                    answer.inspect_err(|error| observe::failed(&plan, error, Said::Undecided, None))?;
-                let how = if is_local { How::Locally } else { How::Waited };
-                limiter.hold_back(plan, decision, how, left()).await
-            }
-            (plan, Turn::NoRoom(_)) => {
-                observe::no_room(&plan);
-                Err(LimiterError::NoRoom)
-            }
-        }
+        let rules = Arc::clone(&self.limiter.rules());
+        let plan = self.plan(&rules)?;
+        self.limiter.admit_within(rules, plan, up_to).await
     }
 
     /// The plan of what to charge. A tier without a limit adds nothing.
-    fn plan(&self) -> Result<Plan, LimiterError> {
-        let rules = self.limiter.rules();
-        let mut plan = Plan::new(Arc::clone(&rules));
+    fn plan(&self, rules: &Rules) -> Result<Plan, LimiterError> {
+        let mut plan = Plan::default();
         for wanted in &self.wanted {
             let number = rules.find_or(&wanted.rule)?;
             let rule = rules.rule(number);
@@ -184,51 +159,52 @@ impl ChargeBuilder {
                 }
             };
             let cost = wanted.cost.unwrap_or_else(|| rule.fixed_cost());
-            plan.add(number, Some(wanted.key), choice, cost);
+            plan.add(rules, number, Some(wanted.key), choice, cost);
         }
         Ok(plan)
-    }
-
-    /// The result when the store fails.
-    fn fall_back(
-        &self,
-        plan: &Plan,
-        error: StoreError,
-        decide: impl FnOnce(&MemoryStore, &[Charge<'_>]) -> Decision,
-    ) -> Result<Decision, LimiterError> {
-        match self.limiter.fall_back(plan, decide) {
-            Fallback::Local(decision) => Ok(decision),
-            Fallback::Allow | Fallback::Deny(_) => Err(LimiterError::Store(error)),
-        }
     }
 }
 
 impl IntoFuture for ChargeBuilder {
     type Output = Result<Decision, LimiterError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+    type IntoFuture = ChargeFuture;
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let plan = self.plan()?;
-            match self.limiter.decide(&plan).await {
-                Ok(decision) => {
-                    observe::decided(&plan, &decision, How::AtOnce);
-                    self.limiter.glance(decision.at());
-                    self.limiter.shadow_admitted(&plan, &decision);
+    fn into_future(self) -> ChargeFuture {
+        ChargeFuture(Box::pin(async move {
+            let (limiter, rules) = (&self.limiter, Arc::clone(&self.limiter.rules()));
+            let plan = self.plan(&rules)?;
+            let answer = limiter.ask(&rules, &plan, Patience::None).await;
+            match limiter.judge(&rules, &plan, Patience::None, answer) {
+                Verdict::Decided { decision, failure } => {
+                    limiter.check(decision.at());
+                    plan.observe_decision(&rules, &decision, How::after(failure.as_ref()));
+                    if decision.is_admitted() && failure.is_none() {
+                        limiter.shadow(&rules, &plan, None, None);
+                    }
                     Ok(decision)
                 }
-                Err(error) => {
-                    let decided = self.fall_back(&plan, error, MemoryStore::decide);
-                    match &decided {
-                        Ok(decision) => observe::decided(&plan, decision, How::Locally),
-                        Err(LimiterError::Store(error)) => {
-                            observe::failed(&plan, error, Said::Undecided, None);
-                        }
-                        Err(_) => {}
-                    }
-                    decided
+                Verdict::Allowed(error) | Verdict::Unavailable { error, .. } => {
+                    plan.observe_failure(&rules, &error, Said::Undecided, None);
+                    Err(LimiterError::Store(error))
                 }
             }
-        })
+        }))
+    }
+}
+
+/// The future of a [`ChargeBuilder`].
+pub struct ChargeFuture(Pin<Box<dyn Future<Output = Result<Decision, LimiterError>> + Send>>);
+
+impl Future for ChargeFuture {
+    type Output = Result<Decision, LimiterError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for ChargeFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChargeFuture")
     }
 }

@@ -1,10 +1,10 @@
-//! What happens to charges that the store could not decide.
+//! Step 3, when the store fails: what the rules' failure policies make of a request.
 
 use ratekeeper_core::{Charge, Decision, MemoryStore, Quota, RuleName};
 use smallvec::SmallVec;
 
-use super::{Limiter, Plan, Planned};
-use crate::failure::FailurePolicy;
+use super::{Limiter, Patience, Plan, Planned};
+use crate::rule::{FailurePolicy, Rules};
 
 /// The result of the rules' failure policies.
 #[derive(Debug)]
@@ -22,13 +22,14 @@ impl Limiter {
     #[cold]
     pub(crate) fn fall_back(
         &self,
+        rules: &Rules,
         plan: &Plan,
+        patience: Patience,
         decide: impl FnOnce(&MemoryStore, &[Charge<'_>]) -> Decision,
     ) -> Fallback {
         // All rules are checked before anything is charged.
         let mut shares: SmallVec<[(&Planned, Quota); 2]> = SmallVec::new();
-        let rules = plan.rules();
-        for planned in plan.entries() {
+        for planned in &plan.entries {
             let rule = rules.rule(planned.rule);
             match (rule.failure, rule.local_quota(&planned.quota)) {
                 (FailurePolicy::Deny, _) => return Fallback::Deny(rule.name),
@@ -45,8 +46,9 @@ impl Limiter {
         match self.local_store() {
             Some(store) if !shares.is_empty() => {
                 let charges = shares.iter().map(|(planned, share)| {
-                    let rule = rules.rule(planned.rule).name;
-                    Charge::new(rule, &planned.key, share).cost(planned.cost)
+                    let mut charge = planned.charge(rules, patience);
+                    charge.quota = share;
+                    charge
                 });
                 Fallback::Local(decide(store, &charges.collect::<SmallVec<[Charge<'_>; 4]>>()))
             }

@@ -1,25 +1,46 @@
-//! Rules and a store: everything but HTTP.
+//! Rules and a store: the pipeline of a request, without HTTP.
+//!
+//! | step | module |
+//! |---|---|
+//! | match, and plan the charges | `plan` |
+//! | decide | `decide`, `fallback` and `backlog` if the store fails |
+//! | observe | `observe`, `check` |
+//! | wait | `wait` |
+//! | charge rules in shadow | `shadow` |
+//! | settle | `settle` |
 
+mod backlog;
+mod builder;
 mod charge;
+mod check;
+mod decide;
 mod fallback;
-mod in_force;
+mod observe;
 mod plan;
+pub(crate) mod settle;
 mod shadow;
+mod wait;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use ratekeeper_core::{Answer, Decision, Key, MemoryStore, Quota, Refund, RuleName, Store};
+use arc_swap::{ArcSwap, Guard};
+use ratekeeper_core::{Key, MemoryStore, Quota, Refund, RuleName, Store};
 use smallvec::SmallVec;
 
-pub use self::charge::ChargeBuilder;
-pub(crate) use self::fallback::Fallback;
-use self::in_force::{Current, InForce};
-pub(crate) use self::plan::{Plan, Planned, Planner, Planning, Refused};
-pub(crate) use self::shadow::{ShadowReport, Shadowing};
+use self::backlog::Backlog;
+pub use self::builder::LimiterBuilder;
+pub use self::charge::{ChargeBuilder, ChargeFuture};
+pub(crate) use self::decide::Verdict;
+use self::fallback::Fallback;
+pub(crate) use self::observe::How;
+pub(crate) use self::plan::{Patience, Plan, Planned, Planning};
+pub(crate) use self::shadow::ShadowReport;
+pub(crate) use self::wait::Delay;
+use self::wait::Waiters;
 use crate::error::{ConfigError, LimiterError};
-use crate::hold::Room;
-use crate::observe::{HasRules, LimiterWatch, StoreFigures};
+use crate::observe::LimiterWatch;
+use crate::request::RequestHead;
 use crate::rule::{Rule, RuleSet, Rules};
 
 /// Rules, and a store that counts for them.
@@ -51,32 +72,24 @@ pub struct Limiter {
 }
 
 struct Inner {
-    rules: InForce,
+    /// The rules in force.
+    rules: ArcSwap<Rules>,
     store: Arc<dyn Store>,
     /// Decides when the store fails, for the rules that want it. Created once there are such rules.
     local: OnceLock<MemoryStore>,
     max_local_keys: Option<usize>,
-    room: Arc<Room>,
+    /// What was decided there, and the store does not know of.
+    backlog: Backlog,
+    waiters: Arc<Waiters>,
     watch: LimiterWatch,
 }
-
-/// How many can wait by default.
-const MAX_WAITING: usize = 10_000;
 
 impl Limiter {
     /// Returns a builder, which uses an in-memory store unless given another one.
     pub fn builder() -> LimiterBuilder {
-        LimiterBuilder {
-            rules: Vec::new(),
-            version: None,
-            store: None,
-            max_local_keys: None,
-            max_waiting: MAX_WAITING,
-        }
+        LimiterBuilder::new()
     }
-}
 
-impl Limiter {
     /// Charges a key, and further ones if they are added: all or none.
     ///
     /// The key is counted under the rule of this name, whatever requests the rule matches and whatever key it
@@ -86,14 +99,51 @@ impl Limiter {
         ChargeBuilder::new(self.clone(), rule.into(), key.into())
     }
 
+    /// The key that a rule takes from a request, for [`charge`](Self::charge), [`refund`](Self::refund) and
+    /// [`reset`](Self::reset). `None` if the request does not have it.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use ratekeeper::{Limiter, Quota, RequestHead, Rule, key};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let login = Rule::new("login", Quota::per_hour(5)).key(key::header("x-user"));
+    /// let limiter = Limiter::builder().rule(login).build()?;
+    /// # let request = Request::post("/login").header("x-user", "alice").body(())?;
+    /// // The user has proved who they are: forget the failed attempts.
+    /// if let Some(key) = limiter.key_of("login", &RequestHead::from(&request)).await? {
+    ///     limiter.reset("login", key).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no such rule.
+    pub async fn key_of(&self, rule: &str, head: &RequestHead<'_>) -> Result<Option<Key>, LimiterError> {
+        let extracted = {
+            let rules = self.rules();
+            let wanted = rules.find_or(rule)?;
+            let source = &rules.rule(wanted).key;
+            let mut extracted = None;
+            // A path parameter is one of the pattern by which the rule matches.
+            rules.for_each_match(head, |number, head| {
+                if number == wanted {
+                    extracted = Some(source.extract(head.extensions(), || *head));
+                }
+            });
+            extracted.unwrap_or_else(|| source.extract(head.extensions(), || *head))
+        };
+        Ok(extracted.wait().await)
+    }
+
     /// Gives back `cost` of what was last charged to a key, also under a [candidate](Rule::candidate).
     ///
     /// A refund never lifts a budget above its quota. Nothing is given back to a leaky bucket, because the
     /// last place in its queue belongs to a request that waits. What was charged
     /// [locally](crate::FailurePolicy::Local) is not given back either.
-    ///
-    /// Requests that [wait](Rule::hold_up_to) for this budget in this process are served from what comes
-    /// back.
     ///
     /// # Errors
     ///
@@ -104,9 +154,7 @@ impl Limiter {
         let (rule, candidate) = self.names_of(rule)?;
         let names = std::iter::once(rule).chain(candidate);
         let refunds: SmallVec<[_; 2]> = names.map(|rule| Refund::new(rule, &key, cost)).collect();
-        self.store().refund(&refunds).await?;
-        self.came_back(rule, key);
-        Ok(())
+        Ok(self.store().refund(&refunds).await?)
     }
 
     /// Forgets everything charged to a key, also under a [candidate](Rule::candidate).
@@ -125,22 +173,13 @@ impl Limiter {
         if let Some(candidate) = candidate {
             self.store().reset(candidate, (&key).into()).await?;
         }
-        self.store().reset(rule, (&key).into()).await?;
-        self.came_back(rule, key);
-        Ok(())
-    }
-
-    /// Some of a key's budget has come back: the request that waits for it may ask again.
-    pub(crate) fn came_back(&self, rule: RuleName, key: Key) {
-        self.room().call(&(rule, key));
+        Ok(self.store().reset(rule, (&key).into()).await?)
     }
 
     /// Releases everything that waits, for when the server shuts down. From then on nothing waits.
     ///
-    /// A request that was waiting for its budget is denied, as it would have been without waiting. If it
-    /// stood behind others and the store has not been asked about it, it is answered with 503 instead. A
-    /// request that a leaky bucket was holding back is answered with 503, and what it was charged is given
-    /// back; its place in the queue is given back only if the spacing still holds.
+    /// A request that was being held back is answered with 503, and what it was charged is given back; its
+    /// place in a leaky bucket's queue only if nobody is behind it.
     ///
     /// Requests that need not wait are decided as usual, so requests that still arrive are served.
     ///
@@ -160,14 +199,14 @@ impl Limiter {
     /// # }
     /// ```
     pub fn close(&self) {
-        self.room().close();
+        self.waiters().close();
     }
 
     /// How many wait: held back by the layer, or through [`until_ready`](ChargeBuilder::until_ready) and
     /// `ready_within`.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.room().waiting()
+        self.waiters().count()
     }
 
     /// Puts another set of rules in force, and returns the previous one.
@@ -176,13 +215,12 @@ impl Limiter {
     /// and no request waits for the swap. Counters are kept: what a caller has used under a rule stays used
     /// under the new rule of the same name, whatever its quota is now.
     ///
-    /// The first set of a limiter stays in memory for as long as the limiter does, with whatever its closures
-    /// hold, so none of them should hold the limiter itself. See [`RuleSet`] for an example.
+    /// See [`RuleSet`] for an example.
     pub fn swap(&self, rules: RuleSet) -> RuleSet {
         self.inner.make_local_store_for(&rules);
         rules.rules().watch.put_in_force();
         let before = self.inner.rules.swap(rules.into()).into();
-        self.look_for_clashes();
+        self.check_clashes();
         before
     }
 
@@ -205,28 +243,25 @@ impl Limiter {
         self.inner.local.get()
     }
 
-    pub(crate) fn room(&self) -> &Arc<Room> {
-        &self.inner.room
+    fn waiters(&self) -> &Arc<Waiters> {
+        &self.inner.waiters
     }
 
-    /// What all clones share.
-    pub(crate) fn shared(&self) -> Arc<dyn HasRules> {
-        Arc::<Inner>::clone(&self.inner)
+    fn backlog(&self) -> &Backlog {
+        &self.inner.backlog
     }
 
     /// Distinguishes this limiter from all others.
-    pub(crate) fn address(&self) -> usize {
+    fn address(&self) -> usize {
         Arc::as_ptr(&self.inner).addr()
     }
 
-    #[inline(always)]
     pub(crate) fn watch(&self) -> &LimiterWatch {
         &self.inner.watch
     }
 
     /// The rules in force. Two calls may return two sets, so each request calls this once.
-    #[inline(always)]
-    pub(crate) fn rules(&self) -> Current<'_> {
+    pub(crate) fn rules(&self) -> Guard<Arc<Rules>> {
         self.inner.rules.load()
     }
 
@@ -235,15 +270,6 @@ impl Limiter {
         let rules = self.rules();
         let rule = rules.rule(rules.find_or(rule)?);
         Ok((rule.name, rule.candidate_name()))
-    }
-
-    /// Charges what was planned.
-    #[inline(always)]
-    pub(crate) fn decide(&self, plan: &Plan) -> Answer<Decision> {
-        match plan.entries() {
-            [only] => self.store().charge(&[plan.rules().charge_of(only)]),
-            _ => self.store().charge(&plan.charges()),
-        }
     }
 }
 
@@ -262,15 +288,16 @@ impl Inner {
     }
 }
 
-impl HasRules for Inner {
-    fn rules_in_force(&self) -> Arc<Rules> {
-        Arc::clone(&self.rules.load())
-    }
-}
-
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Limiter").field("rules", &**self.inner.rules.load()).finish_non_exhaustive()
+    }
+}
+
+impl Limiter {
+    /// One rule: this quota for each peer address.
+    pub(crate) fn per_peer(rule: impl Into<String>, quota: Quota) -> Result<Self, ConfigError> {
+        Self::builder().rule(Rule::new(rule, quota)).build()
     }
 }
 
@@ -280,122 +307,11 @@ impl fmt::Debug for Limiter {
 ///
 /// If the quota is invalid (see [`Quota::check`]).
 impl From<Quota> for Limiter {
+    #[track_caller]
     fn from(quota: Quota) -> Self {
-        match Self::builder().rule(Rule::new("default", quota)).build() {
+        match Self::per_peer("default", quota) {
             Ok(limiter) => limiter,
             Err(error) => panic!("{error}"),
         }
-    }
-}
-
-/// Makes a [`Limiter`].
-#[derive(Clone)]
-#[must_use]
-pub struct LimiterBuilder {
-    rules: Vec<Rule>,
-    version: Option<String>,
-    /// `None` means a new in-memory store.
-    store: Option<(Arc<dyn Store>, StoreFigures)>,
-    max_local_keys: Option<usize>,
-    max_waiting: usize,
-}
-
-impl LimiterBuilder {
-    /// Adds a rule.
-    pub fn rule(mut self, rule: Rule) -> Self {
-        self.rules.push(rule);
-        self
-    }
-
-    /// Adds rules.
-    pub fn rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
-        self.rules.extend(rules);
-        self
-    }
-
-    /// Sets the version of the rules, which distinguishes them from sets that [may follow](Limiter::swap).
-    /// See [`RuleSet::version`].
-    pub fn version(self, version: impl Into<String>) -> Self {
-        Self { version: Some(version.into()), ..self }
-    }
-
-    /// Uses this store. By default it is a new [`MemoryStore`].
-    ///
-    /// The store can be chosen at run time:
-    ///
-    /// ```
-    /// use ratekeeper::{Limiter, ManualClock, MemoryStore, Quota, Rule, Timestamp};
-    ///
-    /// # fn main() -> Result<(), ratekeeper::ConfigError> {
-    /// # let under_test = true;
-    /// let builder = Limiter::builder().rule(Rule::new("api", Quota::per_second(10)));
-    /// let builder = match under_test {
-    ///     true => builder.store(MemoryStore::builder().clock(ManualClock::new(Timestamp::UNIX_EPOCH)).build()),
-    ///     false => builder.store(MemoryStore::new()),
-    /// };
-    /// let limiter: Limiter = builder.build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn store(self, store: impl Store) -> Self {
-        let figures = StoreFigures::of(&store);
-        Self { store: Some((Arc::new(store), figures)), ..self }
-    }
-
-    /// How many keys this process counts at most when the store fails, for rules that [want
-    /// it](crate::FailurePolicy::Local). A million by default.
-    ///
-    /// Without such rules there is nothing to bound.
-    pub fn max_local_keys(self, max_keys: usize) -> Self {
-        Self { max_local_keys: Some(max_keys), ..self }
-    }
-
-    /// How many can wait at the same time at most. Ten thousand by default.
-    ///
-    /// This counts what the layer holds back and what waits through
-    /// [`until_ready`](ChargeBuilder::until_ready). Beyond the bound nothing waits: a denied request is
-    /// denied immediately. A request that a leaky bucket would hold back, or that would go to the end of a
-    /// line, is answered with 503. (Its place in the leaky bucket's queue is given back, unless another
-    /// request has got in line behind it meanwhile.) All keys share this bound, so a key with a long line
-    /// takes room from the others.
-    pub fn max_waiting(self, max_waiting: usize) -> Self {
-        Self { max_waiting, ..self }
-    }
-
-    /// Makes the limiter.
-    ///
-    /// # Errors
-    ///
-    /// If a rule is invalid, or two rules do not fit together. The error says which and why.
-    pub fn build(self) -> Result<Limiter, ConfigError> {
-        let rules = RuleSet::new(self.rules)?;
-        let rules = match self.version {
-            Some(version) => rules.with_version(version),
-            None => rules,
-        };
-        let (store, figures) = self.store.unwrap_or_else(|| {
-            let store = MemoryStore::new();
-            let figures = StoreFigures::of(&store);
-            (Arc::new(store), figures)
-        });
-        let inner = Inner {
-            rules: InForce::new(rules.clone().into()),
-            store,
-            local: OnceLock::new(),
-            max_local_keys: self.max_local_keys,
-            room: Arc::new(Room::new(self.max_waiting)),
-            watch: LimiterWatch::new(figures),
-        };
-        inner.make_local_store_for(&rules);
-        let limiter = Limiter { inner: Arc::new(inner) };
-        limiter.look_for_clashes();
-        limiter.enlist();
-        Ok(limiter)
-    }
-}
-
-impl fmt::Debug for LimiterBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimiterBuilder").field("rules", &self.rules).finish_non_exhaustive()
     }
 }

@@ -5,10 +5,8 @@
 use ratekeeper_core::{Outcome, Retry, RuleName, StoreError, Timestamp};
 use tracing::{Level, enabled, info, warn};
 
-use super::Said;
 use super::sample::Sample;
-use crate::hint::Hint;
-use crate::rule::Role;
+use super::{Hint, Role, Said};
 
 const TARGET: &str = "ratekeeper";
 
@@ -22,18 +20,16 @@ pub(super) struct OfRule {
     /// are of the same mode.
     missing_key: Sample,
     failed: Sample,
-    no_room: Sample,
+    overloaded: Sample,
 }
 
 impl OfRule {
-    #[inline]
     pub(super) fn denied(&self, rule: RuleName, role: Role, at: Timestamp, outcome: &Outcome) {
         if enabled!(target: TARGET, Level::INFO) {
             self.tell_denied(rule, role, at, outcome);
         }
     }
 
-    #[inline(never)]
     fn tell_denied(&self, rule: RuleName, role: Role, at: Timestamp, outcome: &Outcome) {
         let sample = match role {
             Role::Enforced => &self.denied,
@@ -76,12 +72,12 @@ impl OfRule {
         }
     }
 
-    pub(super) fn no_room(&self, rule: RuleName, at: Timestamp) {
+    pub(super) fn overloaded(&self, rule: RuleName, at: Timestamp) {
         if !enabled!(target: TARGET, Level::WARN) {
             return;
         }
-        if let Some(suppressed) = self.no_room.take(at) {
-            warn!(target: TARGET, rule = rule.as_str(), suppressed, "nobody else can wait");
+        if let Some(suppressed) = self.overloaded.take(at) {
+            warn!(target: TARGET, rule = rule.as_str(), suppressed, "too many wait already");
         }
     }
 }

@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use metrics::{Counter, Gauge, Unit, counter, describe_counter, describe_gauge, gauge, with_recorder};
 use ratekeeper_core::{Clock, MemoryStore, Outcome, RuleName};
 
-use super::{Said, Settled};
-use crate::hint::HintCode;
-use crate::rule::Role;
+use super::{HintCode, Role, Said, Settled};
 
 const DECISIONS: &str = "ratekeeper_decisions_total";
 const NEAR_LIMIT: &str = "ratekeeper_near_limit_total";
@@ -63,7 +61,6 @@ struct Counters {
 }
 
 impl OfRule {
-    #[inline(always)]
     fn get(&self, rule: RuleName, role: Role) -> Option<&Counters> {
         match self.0[role as usize].get() {
             Some(counters) => Some(counters),
@@ -71,7 +68,6 @@ impl OfRule {
         }
     }
 
-    #[inline(always)]
     pub(super) fn count(&self, rule: RuleName, role: Role, said: Said, outcome: Option<&Outcome>) {
         let Some(counters) = self.get(rule, role) else { return };
         counters.of(rule, role, said).increment(1);
@@ -119,7 +115,6 @@ impl OfRule {
 }
 
 impl Counters {
-    #[inline(always)]
     fn of(&self, rule: RuleName, role: Role, said: Said) -> &Counter {
         match said {
             Said::Admitted => &self.admitted,
@@ -139,9 +134,9 @@ pub(super) fn hinted(code: HintCode) {
 
 /// A request that waits. The gauge that was incremented is the one that is decremented.
 #[derive(Debug)]
-pub(super) struct Inside(Gauge);
+pub(super) struct WaitingGauge(Gauge);
 
-impl Inside {
+impl WaitingGauge {
     pub(super) fn new() -> Self {
         let gauge = gauge!(WAITING);
         gauge.increment(1);
@@ -149,7 +144,7 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for WaitingGauge {
     fn drop(&mut self) {
         self.0.decrement(1);
     }

@@ -4,18 +4,18 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use http::HeaderValue;
-use ratekeeper_core::{Key, Quota, RuleName, Share};
+use ratekeeper_core::{Algorithm, Charge, Key, Quota, RuleName, Share};
 
 use super::matching::Requests;
-use super::{Cost, MissingKey, Mode, Predicate, Role, Rule, Settling, Tier, TierChoice, TierLookup};
-use crate::RequestHead;
+use super::policy;
+use super::{
+    Cost, FailurePolicy, MissingKey, Mode, Predicate, Rule, Settle, Settling, Tier, TierChoice, TierLookup,
+};
 use crate::error::ConfigError;
-use crate::failure::FailurePolicy;
-use crate::headers::ietf;
 use crate::key::KeySource;
-use crate::observe::RuleWatch;
-use crate::response_head::ResponseHead;
-use crate::settle::Settle;
+use crate::observe::{Role, RuleWatch};
+use crate::request::RequestHead;
+use crate::request::ResponseHead;
 
 /// One rule of a set.
 #[derive(Clone)]
@@ -35,8 +35,6 @@ pub(crate) struct Compiled {
     predicates: Vec<Predicate>,
     cost: Cost,
     settling: Settling,
-    /// Whether requests over any of the quotas are held back.
-    holds: bool,
     hold: Duration,
     /// The rule's own quota first, then its tiers'.
     quotas: Vec<NamedQuota>,
@@ -58,7 +56,7 @@ struct NamedQuota {
 
 impl NamedQuota {
     fn new(rule: RuleName, quota: Quota) -> Self {
-        Self { quota, policy: ietf::policy(rule, &quota), hold: Duration::ZERO, candidate: None }
+        Self { quota, policy: policy::policy(rule, &quota), hold: Duration::ZERO, candidate: None }
     }
 
     fn share(&self, rule: RuleName, share: Share) -> Self {
@@ -101,6 +99,9 @@ impl Compiled {
                     }
                 }
             }
+            if let Some(reason) = cannot_hold(quota, hold) {
+                return Err(ConfigError::Hold { rule: rule.name.clone(), tier: tier.cloned(), reason });
+            }
             Ok(NamedQuota { hold, ..NamedQuota::new(name, *quota) })
         };
         let mut quotas = vec![check(None, &rule.quota, rule.hold)?];
@@ -136,6 +137,13 @@ impl Compiled {
             quotas[number].candidate = Some(check(tier, quota, Duration::ZERO)?.quota);
             candidate = Some(RuleName::new(&format!("{name}~candidate"))?);
         }
+        // A tier of a rule that is charged by hand is said with the charge.
+        if let (Some((tier, _)), None, false) = (rule.tiers.first(), &rule.tier_lookup, rule.manual) {
+            return Err(ConfigError::TierWithoutLookup { rule: rule.name, tier: tier.clone() });
+        }
+        if let Some((param, known)) = requests.unknown_param(&rule.key) {
+            return Err(ConfigError::PathParam { rule: rule.name, param, known });
+        }
         let local = match rule.failure {
             FailurePolicy::Local(share) => quotas.iter().map(|own| own.share(name, share)).collect(),
             _ => Vec::new(),
@@ -154,21 +162,11 @@ impl Compiled {
             predicates: rule.predicates,
             cost: rule.cost,
             settling: rule.settling,
-            holds: quotas.iter().any(|quota| !quota.hold.is_zero()),
             hold: rule.hold,
             quotas,
             tiers,
             local,
         })
-    }
-
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        self.predicates.is_empty()
-            && self.tier_lookup.is_none()
-            && !self.holds
-            && self.mode == Mode::Enforce
-            && self.candidate.is_none()
     }
 
     pub(super) fn is_settled(&self) -> bool {
@@ -181,12 +179,10 @@ impl Compiled {
     }
 
     /// Whether the rule, whose path matches, applies.
-    #[inline]
     pub(super) fn applies(&self, head: &RequestHead<'_>) -> bool {
-        self.predicates.iter().all(|predicate| predicate(head))
+        self.requests.exception(head).is_none() && self.predicates.iter().all(|predicate| predicate(head))
     }
 
-    #[inline(always)]
     pub(crate) fn cost<'a>(&self, head: impl FnOnce() -> RequestHead<'a>) -> u32 {
         match &self.cost {
             Cost::Fixed(cost) => *cost,
@@ -203,12 +199,10 @@ impl Compiled {
     }
 
     /// The quota of callers who are in no tier.
-    #[inline]
     pub(crate) fn own_quota(&self) -> &Quota {
         &self.quotas[0].quota
     }
 
-    #[inline]
     pub(crate) fn quota<'a>(&'a self, choice: &'a QuotaChoice) -> &'a Quota {
         match choice {
             QuotaChoice::Own(number) => &self.quotas[*number].quota,
@@ -217,14 +211,13 @@ impl Compiled {
     }
 
     /// The role of a charge to this key: enforced or in shadow.
-    #[inline]
     pub(crate) fn role(&self, key: &Key) -> Role {
         self.mode.role(self.name, key)
     }
 
-    /// Whether it is charged by hand, so that no request matches it.
-    pub(crate) fn is_by_hand(&self) -> bool {
-        self.requests.by_hand
+    /// Whether it is charged manually, so that no request matches it.
+    pub(crate) fn is_manual(&self) -> bool {
+        self.requests.manual
     }
 
     /// The name under which candidates are counted, if there are any.
@@ -233,13 +226,12 @@ impl Compiled {
     }
 
     /// Whether the quota has a candidate.
-    #[inline]
     pub(crate) fn has_candidate(&self, choice: &QuotaChoice) -> bool {
         matches!(choice, QuotaChoice::Own(number) if self.quotas[*number].candidate.is_some())
     }
 
     /// The candidate quota, and the name under which it is counted.
-    pub(super) fn candidate<'a>(&'a self, choice: &'a QuotaChoice) -> (RuleName, &'a Quota) {
+    pub(crate) fn candidate<'a>(&'a self, choice: &'a QuotaChoice) -> (RuleName, &'a Quota) {
         let candidate = match choice {
             QuotaChoice::Own(number) => self.quotas[*number].candidate.as_ref(),
             QuotaChoice::Custom(_) => None,
@@ -251,18 +243,19 @@ impl Compiled {
     }
 
     /// For how long requests over the quota are held back.
-    pub(crate) fn hold(&self, choice: &QuotaChoice) -> Duration {
-        match choice {
+    pub(crate) fn hold(&self, choice: &QuotaChoice) -> Option<Duration> {
+        let hold = match choice {
             QuotaChoice::Own(number) => self.quotas[*number].hold,
             QuotaChoice::Custom(custom) => custom.1,
-        }
+        };
+        (!hold.is_zero()).then_some(hold)
     }
 
     /// The quota as written in `RateLimit-Policy`.
     pub(crate) fn policy(&self, choice: &QuotaChoice) -> HeaderValue {
         match choice {
             QuotaChoice::Own(number) => self.quotas[*number].policy.clone(),
-            QuotaChoice::Custom(custom) => ietf::policy(self.name, &custom.0),
+            QuotaChoice::Custom(custom) => policy::policy(self.name, &custom.0),
         }
     }
 
@@ -280,12 +273,11 @@ impl Compiled {
     pub(crate) fn local_policy(&self, choice: &QuotaChoice) -> Option<HeaderValue> {
         match (self.failure, choice) {
             (FailurePolicy::Local(_), QuotaChoice::Own(number)) => Some(self.local[*number].policy.clone()),
-            _ => self.local_quota(choice).map(|quota| ietf::policy(self.name, &quota)),
+            _ => self.local_quota(choice).map(|quota| policy::policy(self.name, &quota)),
         }
     }
 
     /// The quota of a tier; `None` if it has no limit.
-    #[inline]
     pub(crate) fn tier(&self, choice: TierChoice) -> Option<QuotaChoice> {
         match choice {
             TierChoice::Default => Some(QuotaChoice::Own(0)),
@@ -305,6 +297,22 @@ impl Compiled {
 
     pub(crate) fn has_tier(&self, name: &str) -> bool {
         self.tiers.contains_key(name)
+    }
+}
+
+/// Why requests over a quota cannot be held back for this long.
+fn cannot_hold(quota: &Quota, hold: Duration) -> Option<String> {
+    if hold.is_zero() {
+        return None;
+    }
+    match quota.algorithm() {
+        Algorithm::TokenBucket | Algorithm::LeakyBucket if hold > Charge::MAX_WAIT => {
+            Some(format!("requests cannot be held back for longer than {} s", Charge::MAX_WAIT.as_secs()))
+        }
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => None,
+        other => Some(format!(
+            "a {other} cannot hold requests back: use a token bucket or a leaky bucket, or remove `hold_up_to`"
+        )),
     }
 }
 

@@ -7,8 +7,8 @@ use ratekeeper_core::{Key, Quota, RuleName};
 
 use super::index::{Index, Target};
 use super::{Compiled, MissingKey, Role, RuleSet, TierChoice, TierFuture, TierLookup};
-use crate::RequestHead;
 use crate::key::Extracted;
+use crate::request::RequestHead;
 
 /// Whether and why a rule counts a request. See [`RuleSet::explain`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ pub struct Counted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// The rule [is charged by hand](crate::Rule::by_hand).
-    ByHand,
+    /// The rule [is charged manually](crate::Rule::manual).
+    Manual,
     /// The host.
     Host {
         /// The request's host, if it has one.
@@ -84,6 +84,13 @@ pub enum Mismatch {
         /// What the rule matches.
         wanted: Vec<Method>,
     },
+    /// The path is an [exception](crate::Rule::except).
+    Except {
+        /// What the request has.
+        found: String,
+        /// The exception.
+        exception: String,
+    },
     /// A [predicate](crate::Rule::when) is not satisfied.
     Predicate,
 }
@@ -91,7 +98,7 @@ pub enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ByHand => f.write_str("it is charged by hand and matches no request"),
+            Self::Manual => f.write_str("it is charged by hand and matches no request"),
             Self::Host { found: Some(found), wanted } => {
                 write!(f, "the host `{found}` is not {}", Any(wanted))
             }
@@ -100,6 +107,12 @@ impl fmt::Display for Mismatch {
             }
             Self::Path { found, wanted } => write!(f, "the path `{found}` is not {}", Any(wanted)),
             Self::Method { found, wanted } => write!(f, "the method `{found}` is not {}", Any(wanted)),
+            Self::Except { found, exception } if found == exception => {
+                write!(f, "the path `{found}` is an exception")
+            }
+            Self::Except { found, exception } => {
+                write!(f, "the path `{found}` is an exception, by `{exception}`")
+            }
             Self::Predicate => f.write_str("a predicate is not true of it"),
         }
     }
@@ -139,7 +152,7 @@ impl RuleSet {
     ///
     /// ```
     /// use http::Request;
-    /// use ratekeeper::{Mismatch, Quota, RequestHead, Rule, RuleSet, Why, key};
+    /// use ratekeeper::{explain::Mismatch, Quota, RequestHead, Rule, RuleSet, explain::Why, key};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -171,7 +184,7 @@ impl RuleSet {
                 let found = &matches[matches.partition_point(|(other, _)| *other < number)..];
                 match &found[..found.partition_point(|(other, _)| *other == number)] {
                     [] => Err(mismatches(rule, head)),
-                    matched => rule.ask(&head.with_matched(matched)).ok_or(vec![Mismatch::Predicate]),
+                    matched => rule.ask(&head.with_matched(matched)).ok_or_else(|| vec![unmet(rule, head)]),
                 }
             })
             .collect();
@@ -238,11 +251,19 @@ impl Compiled {
     }
 }
 
+/// Why a rule does not apply whose host, method and path match.
+fn unmet(rule: &Compiled, head: &RequestHead<'_>) -> Mismatch {
+    rule.requests.exception(head).map_or(Mismatch::Predicate, |exception| Mismatch::Except {
+        found: head.path().to_owned(),
+        exception: exception.to_string(),
+    })
+}
+
 /// All mismatches. Each part is checked against an index that contains nothing else.
 fn mismatches(rule: &Compiled, head: &RequestHead<'_>) -> Vec<Mismatch> {
     let requests = &rule.requests;
-    if requests.by_hand {
-        return vec![Mismatch::ByHand];
+    if requests.manual {
+        return vec![Mismatch::Manual];
     }
     let mut found = Vec::new();
     let fits = |index: Index| !index.matches(head).is_empty();

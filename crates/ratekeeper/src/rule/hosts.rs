@@ -1,7 +1,7 @@
 //! Lookup by host: a map for exact hosts, and a tree of labels for everything below a host.
 
-use super::host::HostPattern;
 use super::map::Map;
+use crate::request::host::HostPattern;
 
 /// Values for single hosts, or for all hosts below one.
 #[derive(Clone, Debug)]

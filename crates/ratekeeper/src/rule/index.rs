@@ -5,14 +5,11 @@ use std::sync::Arc;
 use http::Method;
 use smallvec::SmallVec;
 
-use super::host::{self, HostPattern};
 use super::hosts::ByHost;
 use super::paths::Paths;
-use super::pattern::Pattern;
-use crate::RequestHead;
-
-/// A rule that matches a request, by number, and the pattern by which it does.
-pub(crate) type Match<'a> = (usize, Option<&'a Pattern>);
+use crate::request::host::{self, HostPattern};
+use crate::request::pattern::Pattern;
+use crate::request::{Match, RequestHead};
 
 /// The rules that match a request, in order. A rule that matches by several patterns with parameters is
 /// listed for each.
@@ -67,14 +64,14 @@ impl Index {
         for rule in &self.everywhere {
             found.push((*rule, None));
         }
-        let (method, path) = (head.method(), head.path());
-        if self.has_paths {
-            self.any_host.collect(method, path, &mut found);
-        }
-        if !self.hosts.is_empty()
-            && let Some(host) = head.host().and_then(host::normal)
-        {
-            self.hosts.each(&host, |paths| paths.collect(method, path, &mut found));
+        let host = if self.hosts.is_empty() { None } else { head.host().and_then(host::normal) };
+        for path in head.paths() {
+            if self.has_paths {
+                self.any_host.collect(head.method(), path, &mut found);
+            }
+            if let Some(host) = &host {
+                self.hosts.each(host, |paths| paths.collect(head.method(), path, &mut found));
+            }
         }
         if found.len() > 1 {
             found.sort_by_key(|(rule, _)| *rule);

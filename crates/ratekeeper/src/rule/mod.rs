@@ -2,7 +2,7 @@
 
 mod compiled;
 mod explain;
-mod host;
+mod failure;
 mod hosts;
 mod index;
 mod map;
@@ -10,9 +10,10 @@ mod matching;
 mod methods;
 mod mode;
 mod paths;
-mod pattern;
+pub(crate) mod policy;
 mod rule_set;
 mod set;
+mod settle;
 mod tier;
 
 use std::fmt;
@@ -25,21 +26,18 @@ use ratekeeper_core::Quota;
 
 pub(crate) use self::compiled::{Compiled, QuotaChoice};
 pub use self::explain::{Counted, Explanation, Mismatch, Why};
-pub(crate) use self::host::of_authority;
-pub(crate) use self::index::Match;
+pub use self::failure::FailurePolicy;
 pub use self::mode::Mode;
-pub(crate) use self::mode::Role;
-pub(crate) use self::pattern::decode;
 pub use self::rule_set::RuleSet;
-pub(crate) use self::set::{Matching, Rules};
+pub(crate) use self::set::Rules;
+pub use self::settle::Settle;
 pub use self::tier::{Tier, TierChoice};
 pub(crate) use self::tier::{TierFuture, TierLookup};
-use crate::RequestHead;
 use crate::error::ConfigError;
-use crate::failure::FailurePolicy;
 use crate::key::{self, KeyExtractor, KeySource};
-use crate::response_head::ResponseHead;
-use crate::settle::Settle;
+pub(crate) use crate::observe::Role;
+use crate::request::RequestHead;
+use crate::request::ResponseHead;
 
 type Predicate = Arc<dyn Fn(&RequestHead<'_>) -> bool + Send + Sync>;
 type CostFn = Arc<dyn Fn(&RequestHead<'_>) -> u32 + Send + Sync>;
@@ -75,7 +73,9 @@ pub struct Rule {
     hosts: Vec<String>,
     /// Methods and paths. `None` means any.
     targets: Vec<(Option<Method>, Option<String>)>,
-    by_hand: bool,
+    /// Paths that do not match.
+    exceptions: Vec<String>,
+    manual: bool,
     predicates: Vec<Predicate>,
     tiers: Vec<(String, Tier)>,
     tier_lookup: Option<TierLookup>,
@@ -128,7 +128,8 @@ impl Rule {
             missing_key: MissingKey::default(),
             hosts: Vec::new(),
             targets: Vec::new(),
-            by_hand: false,
+            exceptions: Vec::new(),
+            manual: false,
             predicates: Vec::new(),
             tiers: Vec::new(),
             tier_lookup: None,
@@ -155,7 +156,8 @@ impl Rule {
 
     /// Adds a tier: callers in it have this quota, or no limit, instead of the rule's own quota.
     ///
-    /// [`tier_by`](Self::tier_by) determines who is in it. A caller who changes tiers keeps what it has used.
+    /// [`tier_by`](Self::tier_by) determines who is in it; without it, only a rule that is charged
+    /// [by hand](Self::manual) may have tiers. A caller who changes tiers keeps what it has used.
     pub fn tier(mut self, name: impl Into<String>, tier: impl Into<Tier>) -> Self {
         self.tiers.push((name.into(), tier.into()));
         self
@@ -259,7 +261,7 @@ impl Rule {
 
     /// Lets the handler or the body settle what the request has really cost.
     ///
-    /// See [`Limits`](crate::Limits) and [`MeterLayer`](crate::MeterLayer).
+    /// See [`Limits`](crate::Limits) and [`MeterLayer`](crate::meter::MeterLayer).
     pub fn settle_in_handler(mut self) -> Self {
         self.settling.in_handler = true;
         self
@@ -267,24 +269,18 @@ impl Rule {
 
     /// Holds requests back that are over the limit, for at most this long, instead of refusing them.
     ///
-    /// A request is held back until it is no longer over the limit, if that takes no longer than this. This
-    /// works with every algorithm. A leaky bucket holds back what is in its queue anyway, and that time does
-    /// not count towards this one.
+    /// A request that is over the limit reserves what it needs: the store takes the tokens at once, and the
+    /// layer forwards the request when they would have come back. If that takes longer than `up_to`, the
+    /// request is refused immediately. So requests are served in the order in which they reach the store,
+    /// across all processes, and the store is asked once.
     ///
-    /// - Requests that wait for one key are served in the order in which they reached this process. A request
-    ///   that arrives while others wait goes to the end of their line. If that would take too long, it is
-    ///   refused immediately as far as that can be foreseen, and in any case when the time is over.
-    /// - A client that goes away leaves the line as soon as the server notices. Nothing has been charged.
-    /// - Budget that is given back in this process, by a refund, a reset or a settled response, is available
-    ///   to waiting requests.
-    /// - [Swapped](crate::Limiter::swap) rules apply to requests that arrive afterwards. A waiting request
-    ///   waits under the rules that it arrived under. Requests that arrive behind it wait as well, unless
-    ///   their rule no longer holds requests back.
+    /// - The quota has to be a token bucket or a leaky bucket, and the time at most a minute. Anything else is
+    ///   a [configuration error](crate::ConfigError::Hold). Without this method, a leaky bucket holds back
+    ///   whatever fits into its queue.
+    /// - A client that goes away gives back what was reserved for it, as soon as the server notices. Those
+    ///   behind keep their delays. A leaky bucket takes back only the last place of its queue.
     /// - The number of waiting requests [is bounded](crate::LimiterBuilder::max_waiting).
-    /// - With several rules, each one that is over its limit must be ready to hold the request back for as
-    ///   long as it takes. Otherwise the request is refused immediately, even while others wait.
-    /// - A request that a rule denies [locally](crate::FailurePolicy::Local), because the store fails, is
-    ///   refused immediately.
+    /// - With several rules, all have to admit the request, and it waits for the longest of their delays.
     /// - A [tier](crate::Tier::hold_up_to) can have its own time.
     ///
     /// ```
@@ -360,6 +356,7 @@ impl fmt::Debug for Rule {
             .field("quota", &self.quota)
             .field("hosts", &self.hosts)
             .field("targets", &self.targets)
+            .field("exceptions", &self.exceptions)
             .field("tiers", &self.tiers)
             .field("missing_key", &self.missing_key)
             .field("failure", &self.failure)

@@ -2,6 +2,8 @@
 
 use ratekeeper_core::{Key, RuleName, Share};
 
+use crate::observe::Role;
+
 /// Whether a rule is enforced, or only counts.
 ///
 /// A rule in shadow counts as if it were enforced, and reports that in metrics and logs. It never denies a
@@ -36,31 +38,7 @@ pub enum Mode {
     EnforceFor(Share),
 }
 
-/// The role in which a charge is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Enforced.
-    Enforced,
-    /// Only observed.
-    Shadow,
-    /// Only observed, under the candidate quota.
-    Candidate,
-}
-
-impl Role {
-    /// The name in metrics and events.
-    #[cfg(any(feature = "metrics", feature = "tracing"))]
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Enforced => "enforce",
-            Self::Shadow => "shadow",
-            Self::Candidate => "candidate",
-        }
-    }
-}
-
 impl Mode {
-    #[inline]
     pub(super) fn role(self, rule: RuleName, key: &Key) -> Role {
         match self {
             Self::Enforce => Role::Enforced,

@@ -7,7 +7,7 @@ use http::Method;
 use super::index::Matches;
 use super::map::Map;
 use super::methods::ByMethod;
-use super::pattern::{Pattern, Segment, decode};
+use crate::request::pattern::{Pattern, Segment, decode};
 
 /// Rules, by method and path.
 #[derive(Clone, Debug, Default)]

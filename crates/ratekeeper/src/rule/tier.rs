@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ratekeeper_core::Quota;
 
-use crate::RequestHead;
+use crate::request::RequestHead;
 
 /// What a tier allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

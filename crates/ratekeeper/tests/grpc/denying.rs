@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use prost::Message;
 use ratekeeper::key::{self, PeerAddr};
-use ratekeeper::{DAY, GrpcRejection, HOUR, IetfDraft, MINUTE, MissingKey, Quota, Rule};
+use ratekeeper::{DAY, HOUR, IetfDraft, MINUTE, MissingKey, Quota, Rule, rejection::GrpcRejection};
 use tonic::transport::Server;
 use tonic::transport::server::TcpConnectInfo;
 use tonic::{Code, Status};

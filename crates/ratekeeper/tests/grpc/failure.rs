@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ratekeeper::{FailurePolicy, GrpcRejection, Limiter, MINUTE, Quota, RateLimitLayer, Rule, Share, key};
+use ratekeeper::{
+    FailurePolicy, Limiter, MINUTE, Quota, RateLimitLayer, Rule, Share, key, rejection::GrpcRejection,
+};
 use ratekeeper_redis::{RedisStore, Servers};
 use ratekeeper_servers::RedisServer;
 use tonic::Code;

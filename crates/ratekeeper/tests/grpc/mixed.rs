@@ -4,7 +4,10 @@ use axum::Router;
 use axum::routing::get;
 use http::{Method, StatusCode, Version};
 use http_body_util::BodyExt;
-use ratekeeper::{GrpcRejection, ProblemRejection, Quota, RateLimitLayer, Rejection, Rule, key};
+use ratekeeper::{
+    Quota, RateLimitLayer, Rule, key, rejection::GrpcRejection, rejection::ProblemRejection,
+    rejection::Rejection,
+};
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic_health::pb::health_client::HealthClient;
@@ -69,14 +72,15 @@ async fn where_there_is_but_grpc_other_requests_get_a_status_and_no_body() {
 
 #[tokio::test]
 async fn a_rejection_of_ones_own_can_leave_grpc_to_ours() {
-    let own =
-        |head: &ratekeeper::RequestHead<'_>, refusal: &ratekeeper::Refusal<'_>| -> axum::response::Response {
-            let mut reply: axum::response::Response = GrpcRejection.reject(head, refusal);
-            if reply.status() == refusal.status() {
-                *reply.body_mut() = "my own".into();
-            }
-            reply
-        };
+    let own = |head: &ratekeeper::RequestHead<'_>,
+               refusal: &ratekeeper::rejection::RejectionReason<'_>|
+     -> axum::response::Response {
+        let mut reply: axum::response::Response = GrpcRejection.reject(head, refusal);
+        if reply.status() == refusal.status() {
+            *reply.body_mut() = "my own".into();
+        }
+        reply
+    };
     assert_eq!(on_axum(spent().rejection(own)).await.body(), "my own");
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
-use ratekeeper::{GrpcRejection, Quota, Rule, key};
+use ratekeeper::{Quota, Rule, key, rejection::GrpcRejection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::service::Routes;

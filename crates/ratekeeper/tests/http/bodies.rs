@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
-use ratekeeper::{Quota, RateLimitLayer, Refusal, Rejection, RequestHead};
+use ratekeeper::{Quota, RateLimitLayer, RequestHead, rejection::Rejection, rejection::RejectionReason};
 use tower::{Layer, ServiceExt, service_fn};
 
 /// Exhausts a limit of one, and returns the body of the denial.
@@ -72,7 +72,7 @@ async fn bodies_that_are_made_from_bytes_need_nothing() {
 
 #[tokio::test]
 async fn other_bodies_need_a_closure() {
-    let rejection = |_: &RequestHead<'_>, refusal: &Refusal<'_>| {
+    let rejection = |_: &RequestHead<'_>, refusal: &RejectionReason<'_>| {
         Response::builder().status(refusal.status()).body(Foreign("denied".into())).unwrap()
     };
     let body = denied::<Vec<Rc<()>>, _, _>(layer().rejection(rejection), || Foreign("".into())).await;

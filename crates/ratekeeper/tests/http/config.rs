@@ -1,5 +1,7 @@
 //! Invalid configurations: what is wrong, where, and what would be right.
 
+use std::time::Duration;
+
 use http::Method;
 use ratekeeper::{ConfigError, Limiter, MINUTE, Quota, QuotaError, RateLimitLayer, Rule, Tier};
 
@@ -56,16 +58,40 @@ fn a_quota_that_makes_no_sense_is_refused() {
         (Quota::token_bucket(1, std::time::Duration::MAX), QuotaError::PeriodTooLong, "ten years"),
         (
             Quota::fixed_window(5, MINUTE).burst(9),
-            QuotaError::BurstWithout(ratekeeper::Algorithm::FixedWindow),
+            QuotaError::BurstWithout(ratekeeper::store::Algorithm::FixedWindow),
             "only a token-bucket has",
         ),
-        (FINE.capacity(9), QuotaError::CapacityWithout(ratekeeper::Algorithm::TokenBucket), "its burst"),
+        (
+            FINE.capacity(9),
+            QuotaError::CapacityWithout(ratekeeper::store::Algorithm::TokenBucket),
+            "its burst",
+        ),
     ] {
         let of_rule = error([Rule::new("api", quota)]);
         assert_eq!(of_rule, ConfigError::Quota { rule: "api".to_owned(), tier: None, error: wrong });
         says(&of_rule, &["rule `api`", part]);
         let of_tier = error([Rule::new("api", FINE).tier("pro", quota)]);
         says(&of_tier, &["rule `api`", "tier `pro`", part]);
+    }
+}
+
+#[test]
+fn holding_back_needs_a_bucket_and_at_most_a_minute() {
+    let hold = Duration::from_secs(1);
+    for quota in
+        [Quota::fixed_window(5, MINUTE), Quota::sliding_window(5, MINUTE), Quota::sliding_log(5, MINUTE)]
+    {
+        let name = quota.algorithm().to_string();
+        let of_rule = error([Rule::new("api", quota).hold_up_to(hold)]);
+        assert!(matches!(&of_rule, ConfigError::Hold { rule, tier: None, .. } if rule == "api"));
+        says(&of_rule, &["rule `api`", &name, "use a token bucket or a leaky bucket"]);
+        let of_tier = error([Rule::new("api", FINE).tier("pro", Tier::from(quota).hold_up_to(hold))]);
+        says(&of_tier, &["rule `api`", "tier `pro`", &name]);
+    }
+    for quota in [FINE, Quota::leaky_bucket(5, MINUTE)] {
+        assert!(Rule::new("api", quota).hold_up_to(MINUTE).check().is_ok());
+        let error = error([Rule::new("api", quota).hold_up_to(MINUTE + Duration::from_millis(1))]);
+        says(&error, &["rule `api`", "longer than 60 s"]);
     }
 }
 
@@ -148,7 +174,87 @@ fn an_error_is_an_error_that_can_be_boxed_sent_and_compared() {
 }
 
 #[test]
+fn a_layer_can_be_made_without_a_panic_and_with_a_name() {
+    let error = RateLimitLayer::try_new(Quota::per_second(0)).expect_err("nothing would be admitted");
+    says(&error, &["a limit of zero admits nothing"]);
+    let layer = RateLimitLayer::named("burst", FINE).expect("it is fine");
+    let names: Vec<_> = layer.limiter().rule_set().names().map(|name| name.to_string()).collect();
+    assert_eq!(names, ["burst"]);
+    assert!(matches!(RateLimitLayer::named("a b", FINE), Err(ConfigError::RuleName(_))));
+}
+
+/// The panic is reported where the application makes the layer, not inside of the library.
+#[test]
+fn a_panic_names_the_callers_line() {
+    let place = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let seen = std::sync::Arc::clone(&place);
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        *seen.lock().unwrap() = info.location().map(|location| location.file().to_owned());
+    }));
+    let panicked = std::panic::catch_unwind(|| RateLimitLayer::new(Quota::per_second(0)));
+    std::panic::set_hook(before);
+    assert!(panicked.is_err());
+    let file = place.lock().unwrap().take().expect("the hook was called");
+    assert!(file.ends_with("config.rs"), "{file}");
+}
+
+#[test]
 #[should_panic(expected = "a limit of zero admits nothing")]
 fn a_layer_over_a_quota_that_makes_no_sense_says_so_at_once() {
     let _ = RateLimitLayer::new(Quota::per_second(0));
+}
+
+/// Its callers would all have the rule's own quota.
+#[test]
+fn a_tier_that_nobody_can_be_in_is_refused() {
+    let tiered = |rule: Rule| rule.tier("pro", FINE).tier("staff", Tier::Unlimited);
+    let refused = error([tiered(Rule::new("api", FINE))]);
+    let (rule, tier) = ("api".to_owned(), "pro".to_owned());
+    assert_eq!(refused, ConfigError::TierWithoutLookup { rule, tier });
+    says(&refused, &["rule `api`", "tier `pro`", "`Rule::tier_by`"]);
+    assert!(tiered(Rule::new("api", FINE)).tier_by(|_| None::<&str>).check().is_ok());
+    assert!(tiered(Rule::new("api", FINE)).tier_by_async(|_| async { None::<&str> }).check().is_ok());
+    // The caller of `Limiter::charge` says the tier.
+    assert!(tiered(Rule::new("api", FINE)).manual().check().is_ok());
+}
+
+/// No request would have it, and all of them would share one budget.
+#[test]
+fn a_path_parameter_that_no_path_has_is_refused() {
+    use ratekeeper::KeyExtractor;
+    use ratekeeper::key::{constant, path_param, peer_ip, required};
+
+    let rule = || Rule::new("api", FINE).on_path("/users/{id}").on(Method::GET, "/posts/{post}/{id}");
+    let refused = error([rule().key(path_param("user"))]);
+    let known = vec!["id".to_owned(), "post".to_owned()];
+    let (name, param) = ("api".to_owned(), "user".to_owned());
+    assert_eq!(refused, ConfigError::PathParam { rule: name, param, known });
+    says(&refused, &["rule `api`", "`user`", "`id`, `post`"]);
+    says(
+        &error([Rule::new("api", FINE).on_path("/users").key(path_param("id"))]),
+        &["`id`", "they have none"],
+    );
+    // Wherever in the key it is.
+    assert!(rule().key((peer_ip(), path_param("user"))).check().is_err());
+    assert!(rule().key((peer_ip(), constant("a"), required(path_param("user")))).check().is_err());
+    assert!(rule().key(path_param("id").or(path_param("user"))).check().is_err());
+    let list: Vec<std::sync::Arc<dyn KeyExtractor>> = vec![std::sync::Arc::new(path_param("user"))];
+    assert!(rule().key(list).check().is_err());
+
+    assert!(rule().key((path_param("id"), path_param("post"))).check().is_ok());
+    // It may be one of the application's route.
+    assert!(Rule::new("api", FINE).key(path_param("user")).check().is_ok());
+    assert!(rule().on_path("/users/{id}/{*rest}").key(path_param("user")).check().is_ok());
+    assert!(rule().on_method(Method::POST).key(path_param("user")).check().is_ok());
+}
+
+#[test]
+fn a_bad_exception_is_refused() {
+    let refused = error([Rule::new("api", FINE).except("health")]);
+    says(&refused, &["rule `api`", "path `health`", "begins with `/`"]);
+    says(
+        &error([Rule::new("api", FINE).manual().except("/health")]),
+        &["the exception `/health`", "in vain"],
+    );
 }

@@ -2,8 +2,8 @@
 
 use http::{Method, Request, StatusCode};
 use ratekeeper::{
-    Counted, Limiter, MissingKey, Mode, Quota, RateLimitLayer, RequestHead, Rule, RuleSet, Share, Tier, Why,
-    key,
+    Limiter, MissingKey, Mode, Quota, RateLimitLayer, RequestHead, Rule, RuleSet, Share, Tier,
+    explain::Counted, explain::Why, key,
 };
 
 use crate::support::{App, RequestExt, get, ok};
@@ -53,7 +53,9 @@ async fn all_that_does_not_fit_is_told() {
             &["the host `example.com` is not `a.example`", "the method `GET` is not `POST`"],
         ),
         (rule("r").when(|_| false), &["a predicate is not true of it"]),
-        (rule("r").by_hand(), &["it is charged by hand and matches no request"]),
+        (rule("r").except("/login").when(|_| false), &["the path `/login` is an exception"]),
+        (rule("r").on_path("/login").except("/{page}"), &["the path `/login` is an exception, by `/{page}`"]),
+        (rule("r").manual(), &["it is charged by hand and matches no request"]),
     ] {
         assert_eq!(mismatches(rule, &request).await, expected);
     }
@@ -128,7 +130,7 @@ async fn what_is_explained_is_what_is_decided() {
             rule("c").on_host("example.com").on_path("/{*rest}"),
             rule("d").when(|head| head.path().len() > 3),
             rule("e").key(key::header("x-none")).on_missing_key(MissingKey::Skip),
-            rule("f").by_hand(),
+            rule("f").manual(),
         ]
     };
     let limiter = Limiter::builder().rules(rules()).build().unwrap();

@@ -1,10 +1,10 @@
 //! When the store cannot decide.
 
 use http::{Request, StatusCode};
-use ratekeeper::core::StoreErrorKind;
+use ratekeeper::store::StoreErrorKind;
 use ratekeeper::{
-    Decision, FailurePolicy, IetfDraft, Limiter, MissingKey, Quota, RateLimitLayer, Refusal, RequestHead,
-    Rule, StoreError, key,
+    Decision, FailurePolicy, IetfDraft, Limiter, MissingKey, Quota, RateLimitLayer, RequestHead, Rule,
+    StoreError, key, rejection::RejectionReason,
 };
 
 use crate::support::stores::Failing;
@@ -129,8 +129,8 @@ async fn as_a_problem_it_is_reduced_capacity() {
 
 #[tokio::test]
 async fn a_rejection_of_ones_own_can_tell_a_failure_from_a_denial() {
-    let rejection = |_: &RequestHead<'_>, refusal: &Refusal<'_>| -> Reply {
-        let Refusal::Unavailable { error, rule } = refusal else { panic!("not denied") };
+    let rejection = |_: &RequestHead<'_>, refusal: &RejectionReason<'_>| -> Reply {
+        let RejectionReason::Unavailable { error, rule } = refusal else { panic!("not denied") };
         assert_eq!(rule.as_str(), "r");
         assert!(error.is_unavailable() && !error.is_timeout());
         let mut reply = ok(Request::new(()));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::{Method, Request, StatusCode};
 use ratekeeper::{
-    DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, Refusal, RequestHead, Retry,
-    Rule, key,
+    DAY, Decision, IetfDraft, Limiter, MINUTE, Outcome, Quota, RateLimitLayer, RequestHead, Retry, Rule, key,
+    rejection::RejectionReason,
 };
 use tower::service_fn;
 
@@ -219,7 +219,8 @@ async fn a_response_that_can_have_no_more_fields_is_left_as_it_is() {
     let fields = full(Request::new(())).headers().len();
     let (limiter, _) = limiter([global("r", Quota::per_minute(1))]);
     let layer = RateLimitLayer::new(limiter).ietf_headers(IetfDraft::Draft11);
-    let app = App::over(&layer.rejection(|_: &RequestHead<'_>, _: &Refusal<'_>| full(get("/"))), full);
+    let app =
+        App::over(&layer.rejection(|_: &RequestHead<'_>, _: &RejectionReason<'_>| full(get("/"))), full);
     for _ in 0..2 {
         let reply = app.get("/").await;
         assert_eq!((reply.headers().len(), reply.trio()), (fields, None));

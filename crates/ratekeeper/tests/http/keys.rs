@@ -2,7 +2,7 @@
 
 use http::Method;
 use ratekeeper::key::{self, TrustedProxies};
-use ratekeeper::{Key, MissingKey, Quota, RequestHead, Rule, RuleSet, Why};
+use ratekeeper::{Key, MissingKey, Quota, RequestHead, Rule, RuleSet, explain::Why};
 
 use crate::support::{App, RequestExt, get, request};
 

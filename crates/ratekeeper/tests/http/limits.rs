@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::routing::any;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
-use ratekeeper::core::StoreErrorKind;
+use ratekeeper::store::StoreErrorKind;
 use ratekeeper::{Limiter, Limits, MissingKey, Quota, RateLimitLayer, Rule, Tier, key};
 use tower::{ServiceExt, service_fn};
 

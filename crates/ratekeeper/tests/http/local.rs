@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
-use ratekeeper::core::{RuleName, StoreErrorKind};
+use ratekeeper::store::{RuleName, StoreErrorKind};
 use ratekeeper::{
-    ConfigError, Decision, FailurePolicy, HOUR, IetfDraft, Limiter, Quota, RateLimitLayer, Rule, Share,
-    StoreError, Tier, TierChoice, key,
+    ConfigError, Decision, FailurePolicy, HOUR, IetfDraft, Limiter, MINUTE, Quota, RateLimitLayer, Rule,
+    Share, StoreError, Tier, TierChoice, key,
 };
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -104,12 +104,41 @@ async fn the_store_decides_whenever_it_can() {
     store.fail(false);
     let reply = app.get("/").await;
     assert_eq!(reply.field("x-store-error"), Some("none"));
-    // The store knows only what it decided itself.
     assert_eq!((reply.trio().unwrap().0, reply.trio().unwrap().1), (100, 89));
-    assert_eq!(app.admitted(100, || get("/")).await, 89);
+    // Then the store was told what this process had decided.
+    assert_eq!(app.admitted(100, || get("/")).await, 89 - 25);
     // And what was used of the share stays used.
     store.fail(true);
     assert_eq!(app.admitted(5, || get("/")).await, 0);
+}
+
+/// A store that fails every other time, with a share that is as large as the quota.
+#[tokio::test]
+async fn a_store_that_flaps_does_not_double_the_limit() {
+    let rule = Rule::new("r", Quota::per_hour(100)).key(key::global());
+    let (limiter, store) = flaky([rule.on_store_failure(FailurePolicy::Local(Share::one_of(1)))]);
+    let app = App::over(&RateLimitLayer::new(limiter), ok);
+    let mut admitted = 0;
+    for n in 0..400 {
+        store.fail(n % 2 == 0);
+        admitted += app.admitted(1, || get("/")).await;
+    }
+    // Once the store denies, this process admits what is left of its own share, of which half was used.
+    assert!((100..=150).contains(&admitted), "{admitted}");
+}
+
+/// What was given back in this process is not debited.
+#[tokio::test]
+async fn what_was_given_back_locally_is_not_owed() {
+    let rule = Rule::new("r", Quota::per_hour(100)).key(key::global()).cost(10).free_when(|_| true);
+    let (limiter, store) = flaky([rule.on_store_failure(FailurePolicy::Local(Share::one_of(2)))]);
+    let app = App::over(&RateLimitLayer::new(limiter.clone()), ok);
+    store.fail(true);
+    assert_eq!(app.admitted(20, || get("/")).await, 20);
+    store.fail(false);
+    assert_eq!(app.admitted(2, || get("/")).await, 2);
+    let left = limiter.charge("r", ratekeeper::Key::GLOBAL).peek().await.unwrap();
+    assert_eq!(left.outcome("r").unwrap().remaining(), 100);
 }
 
 #[tokio::test]
@@ -245,13 +274,13 @@ async fn leaky_buckets_hold_requests_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_denied_locally_is_not_waited_for() {
+async fn what_would_take_too_long_locally_is_not_waited_for() {
     let store = Flaky::new(memory(&clock()));
     store.fail(true);
-    let rule = Rule::new("rule", Quota::sliding_log(2, HOUR))
+    let rule = Rule::new("rule", Quota::per_hour(2))
         .key(key::global())
         .on_store_failure(FailurePolicy::Local(Share::one_of(2)))
-        .hold_up_to(2 * HOUR);
+        .hold_up_to(MINUTE);
     let limiter = Limiter::builder().store(store).rule(rule).build().unwrap();
     let app = App::over(&RateLimitLayer::new(limiter), ok);
     assert_eq!(app.get("/").await.status(), StatusCode::OK);

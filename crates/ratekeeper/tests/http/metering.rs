@@ -8,7 +8,8 @@ use http::{Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
 use ratekeeper::{
-    ByteCount, Limiter, Limits, MINUTE, Measure, MeterLayer, Mode, Quota, RateLimitLayer, Rule, key,
+    Limiter, Limits, MINUTE, Mode, Quota, RateLimitLayer, Rule, key, meter::ByteCount, meter::Measure,
+    meter::MeterLayer,
 };
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 

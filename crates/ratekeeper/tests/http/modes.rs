@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use http::{Request, StatusCode};
-use ratekeeper::core::RuleName;
+use ratekeeper::store::RuleName;
 use ratekeeper::{
-    Charge, IetfDraft, Key, Limiter, Limits, MissingKey, Mode, Quota, RateLimitLayer, Rule, Share, Store, key,
+    IetfDraft, Key, Limiter, Limits, MissingKey, Mode, Quota, RateLimitLayer, Rule, Share, Store, key,
+    store::Charge,
 };
 use tokio::time::Instant;
 
@@ -251,7 +252,7 @@ async fn without_a_request_it_is_the_same() {
 
 #[tokio::test]
 async fn a_store_that_fails_has_nothing_to_say_of_what_is_in_shadow() {
-    let failing = Failing { kind: ratekeeper::core::StoreErrorKind::Unavailable, after: None };
+    let failing = Failing { kind: ratekeeper::store::StoreErrorKind::Unavailable, after: None };
     let deny = ratekeeper::FailurePolicy::Deny;
     let limiter = Limiter::builder()
         .store(failing)

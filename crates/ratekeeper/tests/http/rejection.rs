@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
-use ratekeeper::{BoxRejection, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
+use ratekeeper::{
+    Quota, RateLimitLayer, RequestHead, Rule, key, rejection::BoxRejection, rejection::RejectionReason,
+};
 use serde_json::json;
 
 use crate::support::{App, Reply, ReplyExt, body, get, json, request, secs};
@@ -87,8 +89,8 @@ async fn names_of_rules_are_json_whatever_they_are() {
 
 #[tokio::test]
 async fn a_rejection_of_ones_own_sees_the_head_and_the_decision() {
-    let rejection = |head: &RequestHead<'_>, refusal: &Refusal<'_>| -> Reply {
-        let Refusal::Limited(decision) = refusal else { panic!("nothing failed") };
+    let rejection = |head: &RequestHead<'_>, refusal: &RejectionReason<'_>| -> Reply {
+        let RejectionReason::Limited(decision) = refusal else { panic!("nothing failed") };
         assert_eq!(refusal.status(), StatusCode::TOO_MANY_REQUESTS);
         let (rule, outcome) = decision.tightest().unwrap();
         let text = format!(
@@ -115,7 +117,7 @@ async fn a_rejection_of_ones_own_sees_the_head_and_the_decision() {
 
 #[tokio::test]
 async fn no_cache_keeps_a_denial() {
-    let rejection = |_: &RequestHead<'_>, _: &Refusal<'_>| -> Reply {
+    let rejection = |_: &RequestHead<'_>, _: &RejectionReason<'_>| -> Reply {
         Response::builder()
             .status(StatusCode::TOO_MANY_REQUESTS)
             .header("cache-control", "public")
@@ -142,7 +144,7 @@ async fn no_cache_keeps_a_denial() {
 
 #[tokio::test]
 async fn a_rejections_own_retry_after_stands() {
-    let rejection = |_: &RequestHead<'_>, _: &Refusal<'_>| -> Reply {
+    let rejection = |_: &RequestHead<'_>, _: &RejectionReason<'_>| -> Reply {
         Response::builder().status(429).header("retry-after", "7200").body(Full::default()).unwrap()
     };
     let reply = denied(&App::with(rules(), |layer| layer.rejection(rejection))).await;
@@ -157,7 +159,7 @@ async fn a_rejection_may_have_a_type_that_can_be_written_down() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
     let state = State {
-        rejection: BoxRejection::new(move |_: &RequestHead<'_>, refusal: &Refusal<'_>| {
+        rejection: BoxRejection::new(move |_: &RequestHead<'_>, refusal: &RejectionReason<'_>| {
             counted.fetch_add(1, Ordering::SeqCst);
             Response::builder().status(refusal.status()).body(Full::from("boxed")).unwrap()
         }),

@@ -1,7 +1,7 @@
 //! Which rules apply to a request, what they cost, and that all of them decide together.
 
 use http::{Method, StatusCode};
-use ratekeeper::core::RuleName;
+use ratekeeper::store::RuleName;
 use ratekeeper::{MINUTE, MissingKey, Quota, RateLimitLayer, Rule, key};
 
 use crate::support::{App, ReplyExt, RequestExt, get, limiter, millis, ok, request, secs};
@@ -255,7 +255,7 @@ async fn two_hundred_at_once_on_a_limit_of_ten_are_ten() {
 async fn a_rule_that_is_charged_by_hand_matches_no_request() {
     let rules = [
         Rule::new("requests", Quota::per_minute(5)).key(key::global()),
-        Rule::new("messages", Quota::per_minute(5)).by_hand(),
+        Rule::new("messages", Quota::per_minute(5)).manual(),
     ];
     let (limiter, _) = limiter(rules);
     let app = App::over(&RateLimitLayer::new(limiter.clone()), ok);
@@ -264,13 +264,13 @@ async fn a_rule_that_is_charged_by_hand_matches_no_request() {
     let charged = limiter.charge("messages", "alice").await.unwrap();
     assert_eq!(charged.outcome("messages").unwrap().remaining(), 4);
     // Also if it is the only rule.
-    let app = App::new([Rule::new("messages", Quota::per_minute(1)).by_hand()]);
+    let app = App::new([Rule::new("messages", Quota::per_minute(1)).manual()]);
     assert_eq!(app.admitted(3, || get("/")).await, 3);
 }
 
 #[test]
 fn what_a_rule_says_in_vain_is_an_error() {
-    let messages = || Rule::new("messages", Quota::per_minute(5)).by_hand();
+    let messages = || Rule::new("messages", Quota::per_minute(5)).manual();
     for (rule, in_vain) in [
         (messages().on_path("/messages"), "the path `/messages`"),
         (messages().on(Method::POST, "/messages"), "the path `/messages`"),
@@ -283,4 +283,26 @@ fn what_a_rule_says_in_vain_is_an_error() {
             format!("rule `messages` is charged by hand and matches no request, so {in_vain} is in vain");
         assert_eq!(error, expected);
     }
+}
+
+#[tokio::test]
+async fn an_exception_is_not_counted_however_it_is_spelled() {
+    let rule = || {
+        Rule::new("r", Quota::per_minute(1)).key(key::global()).except("/health").except("/metrics/{*rest}")
+    };
+    // Alone, and beside others.
+    for rules in [vec![rule()], vec![rule(), Rule::new("other", Quota::per_minute(9)).on_path("/other")]] {
+        let app = App::new(rules);
+        for path in ["/health", "/health?x", "/%68ealth", "/metrics/a/b"] {
+            assert_eq!(app.admitted(3, || get(path)).await, 3, "{path}");
+            assert_eq!(app.admitted(1, || request(Method::POST, path)).await, 1, "{path}");
+        }
+        assert_eq!(app.admitted(3, || get("/")).await, 1);
+        for path in ["/health/", "/metrics", "/metrics/", "/healthy", "//health"] {
+            assert_eq!(app.admitted(1, || get(path)).await, 0, "{path}");
+        }
+    }
+    let below = App::new([rule().on_path("/metrics/{*rest}").on_path("/api/{*rest}")]);
+    assert_eq!(below.admitted(3, || get("/metrics/a")).await, 3);
+    assert_eq!(below.admitted(3, || get("/api/a")).await, 1);
 }

@@ -8,8 +8,8 @@ use futures_util::FutureExt;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use ratekeeper::{
-    Charge, Decision, FailurePolicy, Limiter, LimiterError, Limits, MINUTE, Quota, RateLimitLayer, Rule,
-    Settle, Share, Store, key,
+    Decision, FailurePolicy, Limiter, LimiterError, Limits, MINUTE, Quota, RateLimitLayer, Rule, Settle,
+    Share, Store, key, store::Charge,
 };
 use ratekeeper_core::{Answer, Debit, KeyRef, Refund, RuleName, StoreErrorKind};
 use tokio::sync::oneshot;

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use http::{HeaderValue, Request, StatusCode};
-use ratekeeper::{IetfDraft, Quota, RateLimitLayer, Refusal, RequestHead, Rule, key};
+use ratekeeper::{IetfDraft, Quota, RateLimitLayer, RequestHead, Rule, key, rejection::RejectionReason};
 use tower::service_fn;
 
 use crate::ietf::parse;
@@ -98,7 +98,7 @@ async fn a_denial_by_an_inner_layer_without_figures_is_not_given_those_of_a_rule
         assert_eq!(reply.trio(), None);
     }
     // Nor if a denial is not a 429.
-    let teapot = |_: &RequestHead<'_>, _: &Refusal<'_>| -> Reply {
+    let teapot = |_: &RequestHead<'_>, _: &RejectionReason<'_>| -> Reply {
         let mut reply = Reply::default();
         *reply.status_mut() = StatusCode::IM_A_TEAPOT;
         reply

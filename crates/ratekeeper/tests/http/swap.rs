@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use ratekeeper::core::StoreErrorKind;
+use ratekeeper::store::StoreErrorKind;
 use ratekeeper::{FailurePolicy, IetfDraft, Limiter, Quota, RateLimitLayer, Rule, RuleSet, Share, key};
 use tokio::sync::Semaphore;
 use tower::{Layer, ServiceExt, service_fn};
@@ -37,7 +37,7 @@ async fn what_was_used_stays_used_under_the_rule_of_the_same_name() {
 
     let before = limiter.swap(set([global("api", Quota::per_hour(3))]).with_version("2"));
     assert_eq!(limiter.rule_set().version(), Some("2"));
-    assert!(before.names().map(ratekeeper::core::RuleName::as_str).eq(["api", "old"]));
+    assert!(before.names().map(ratekeeper::store::RuleName::as_str).eq(["api", "old"]));
     assert_eq!(app.admitted(5, || get("/")).await, 2, "one of three was used");
 
     limiter.swap(before);

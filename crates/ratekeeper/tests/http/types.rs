@@ -6,10 +6,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use ratekeeper::{
-    BoxRejection, ChargeBuilder, ConfigError, Decision, FailurePolicy, GrpcRejection, IetfDraft,
-    JsonRejection, Key, Limiter, LimiterBuilder, LimiterError, ManualClock, MemoryStore, MissingKey, Outcome,
-    ProblemRejection, Quota, RateLimit, RateLimitLayer, RequestHead, ResponseFuture, Retry, Rule, StoreError,
-    Tier, TierChoice, Timestamp, key,
+    ChargeBuilder, ConfigError, Decision, FailurePolicy, IetfDraft, Key, Limiter, LimiterBuilder,
+    LimiterError, ManualClock, MemoryStore, MissingKey, Outcome, Quota, RateLimit, RateLimitLayer,
+    RequestHead, Retry, Rule, StoreError, Tier, TierChoice, Timestamp, key, rejection::BoxRejection,
+    rejection::GrpcRejection, rejection::JsonRejection, rejection::ProblemRejection, service::ResponseFuture,
 };
 use tower::util::BoxCloneSyncService;
 

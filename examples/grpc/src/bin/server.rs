@@ -13,7 +13,8 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use grpc::{Greeter, GreeterServer, Greeting, Name};
 use ratekeeper::key::{self, PeerAddr};
 use ratekeeper::{
-    ConfigError, FailurePolicy, GrpcRejection, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Store,
+    ConfigError, FailurePolicy, Limiter, MemoryStore, Quota, RateLimitLayer, Rule, Store,
+    rejection::GrpcRejection,
 };
 use ratekeeper_redis::{RedisStore, Servers};
 use tokio::net::TcpListener;

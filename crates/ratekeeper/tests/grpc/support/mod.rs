@@ -116,7 +116,7 @@ impl App {
     ) -> Self {
         let (layer, clock) = layer(rules);
         let inner = Counting::default();
-        let layer = options(layer).rejection(ratekeeper::GrpcRejection);
+        let layer = options(layer).rejection(ratekeeper::rejection::GrpcRejection);
         let address = serve(Server::builder().layer(layer).add_service(inner.service())).await;
         Self { clock, address, inner }
     }

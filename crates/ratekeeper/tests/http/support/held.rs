@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Request;
-use ratekeeper::{Clock, Limiter, LimiterBuilder, MemoryStore, RateLimit, RateLimitLayer, Rule, Timestamp};
+use ratekeeper::{
+    Limiter, LimiterBuilder, MemoryStore, RateLimit, RateLimitLayer, Rule, Timestamp, store::Clock,
+};
 use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt, service_fn};

@@ -14,7 +14,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use ratekeeper::key::PeerAddr;
 use ratekeeper::{
-    Decision, JsonRejection, Limiter, ManualClock, MemoryStore, RateLimitLayer, Rejection, Rule, Timestamp,
+    Decision, Limiter, ManualClock, MemoryStore, RateLimitLayer, Rule, Timestamp, rejection::JsonRejection,
+    rejection::Rejection,
 };
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt, service_fn};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ratekeeper::core::{Debit, KeyRef, Refund, RuleName, StoreErrorKind};
-use ratekeeper::{Charge, Decision, Outcome, Store, StoreError};
+use ratekeeper::store::{Debit, KeyRef, Refund, RuleName, StoreErrorKind};
+use ratekeeper::{Decision, Outcome, Store, StoreError, store::Charge};
 use ratekeeper_core::Answer;
 
 use crate::support::{Memory, START};
