@@ -176,6 +176,7 @@ impl Compiled {
         self.predicates.iter().all(|predicate| predicate(head))
     }
 
+    #[inline]
     pub(crate) fn cost<'a>(&self, head: impl FnOnce() -> RequestHead<'a>) -> u32 {
         match &self.cost {
             Cost::Fixed(cost) => *cost,
@@ -196,6 +197,7 @@ impl Compiled {
         &self.quotas[0].quota
     }
 
+    #[inline]
     pub(crate) fn quota<'a>(&'a self, choice: &'a QuotaChoice) -> &'a Quota {
         match choice {
             QuotaChoice::Own(number) => &self.quotas[*number].quota,
@@ -204,6 +206,7 @@ impl Compiled {
     }
 
     /// The role of a charge to this key: enforced or in shadow.
+    #[inline]
     pub(crate) fn role(&self, key: &Key) -> Role {
         self.mode.role(self.name, key)
     }
@@ -219,6 +222,7 @@ impl Compiled {
     }
 
     /// Whether the quota has a candidate.
+    #[inline]
     pub(crate) fn has_candidate(&self, choice: &QuotaChoice) -> bool {
         matches!(choice, QuotaChoice::Own(number) if self.quotas[*number].candidate.is_some())
     }
@@ -236,6 +240,7 @@ impl Compiled {
     }
 
     /// For how long requests over the quota are held back.
+    #[inline]
     pub(crate) fn hold(&self, choice: &QuotaChoice) -> Option<Duration> {
         let hold = match choice {
             QuotaChoice::Own(number) => self.quotas[*number].hold,
@@ -271,6 +276,7 @@ impl Compiled {
     }
 
     /// The quota of a tier; `None` if it has no limit.
+    #[inline]
     pub(crate) fn tier(&self, choice: TierChoice) -> Option<QuotaChoice> {
         match choice {
             TierChoice::Default => Some(QuotaChoice::Own(0)),
