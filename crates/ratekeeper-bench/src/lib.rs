@@ -9,6 +9,8 @@
 //! | `observed` | the same with metrics and tracing (needs valgrind) |
 //! | `instructions` | instructions and allocations per decision (needs valgrind) |
 //! | `matching` | instructions to find one rule of one, and one of ten thousand (needs valgrind) |
+//! | `client` | a thousand calls by clients of others and by ours: requests, refusals and time |
+//! | `client_pacing` | our client against our server, for each algorithm: refusals and the share of the quota |
 //! | `redis` | decisions in Redis, compared with `INCR` and a script for each request |
 //! | `redis_algorithms` | the same for every algorithm, and with three rules |
 //! | `redis_peers` | the same compared with redis-cell, throttlecrab, limitador and tower-rate-tier |

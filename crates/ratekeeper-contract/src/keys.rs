@@ -11,9 +11,9 @@ fn tricky() -> Vec<Key> {
     let long = "k".repeat(10_000);
     let mut keys = vec![
         Key::GLOBAL,
-        Key::UNCLEAR,
-        Key::UNCLEAR.and("a"),
-        Key::from("a").and(Key::UNCLEAR),
+        Key::AMBIGUOUS,
+        Key::AMBIGUOUS.and("a"),
+        Key::from("a").and(Key::AMBIGUOUS),
         Key::MISSING,
         Key::MISSING.and("a"),
         Key::from("a").and(Key::MISSING),

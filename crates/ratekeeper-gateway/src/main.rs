@@ -68,7 +68,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         // Like clap's own errors: with the usage, and exit code 2.
         Args::command().error(ErrorKind::ValueValidation, error).exit()
     });
-    let rules = rules::load(&args.rules).await?;
+    let rules = rules::load(&args.rules, args.max_rules_size).await?;
     match servers {
         Some(servers) => {
             let store = store::redis(servers, &args).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ratekeeper::Limiter;
-use ratekeeper_rules::{FileSource, Loaded, ReloadError, ReloadHandle, ReloadStatus, Reloader};
+use ratekeeper_rules::{FileSource, Loaded, Registry, ReloadError, ReloadHandle, ReloadStatus, Reloader};
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::info;
@@ -14,10 +14,11 @@ use tracing::info;
 ///
 /// # Errors
 ///
-/// When it cannot be read or is invalid.
-pub(crate) async fn load(path: &Path) -> Result<Loaded<FileSource>, ReloadError> {
+/// When it cannot be read, is too large or is invalid.
+pub(crate) async fn load(path: &Path, max_size: usize) -> Result<Loaded<FileSource>, ReloadError> {
     // Nothing is registered: a file that refers to a name is refused.
-    Reloader::new(FileSource::new(path)).load().await
+    let registry = Registry::new().max_document_size(max_size);
+    Reloader::new(FileSource::new(path)).registry(registry).load().await
 }
 
 /// The rules in force. They follow the file for as long as any clone of this exists.

@@ -5,7 +5,7 @@
 //! second at a time, because refunds by other processes are not known here. Then one request asks Redis, and
 //! those that arrive before the answer wait for it: a flood costs one question a second.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,11 +20,13 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::name::{ByHash, Counted, Names};
 use crate::request::Charges;
-use crate::request::totals::Totals;
-use crate::request::verdict::Verdict;
 
 /// How many shards the counters are in, each with its own lock.
 const SHARDS: usize = 16;
+
+/// How often Redis may be asked about other rules of requests that one counter denies, for as long as that is
+/// remembered.
+const QUESTIONS: u8 = 16;
 
 /// Counters that were part of a denial.
 #[derive(Debug)]
@@ -47,9 +49,11 @@ struct Shard {
     next_sweep: Passed,
 }
 
-/// What to do about a request that is not denied from memory.
+/// What is known of a request.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum Lookup {
+    /// It is denied, and Redis need not be asked.
+    Denied(Decision),
     /// Redis is asked.
     Ask,
     /// Redis is asked about a counter that would still deny. Others wait for the answer until this is
@@ -73,6 +77,9 @@ impl Drop for Question {
         }
     }
 }
+
+/// The counters of a request that were looked at.
+type Seen = HashSet<u64, ByHash>;
 
 /// The outcome of a charge, and its time by Redis's clock.
 type Said = (Timestamp, Outcome);
@@ -109,21 +116,27 @@ struct Entry {
     decided: Timestamp,
     /// For a log: until when enough of it is known.
     until: Option<Timestamp>,
-    /// When Redis was last asked for what is not known about other rules of a request that this one denies.
-    asked_more: Option<Passed>,
+    /// How often Redis was asked about other rules of requests that this one denies, and since when that is
+    /// counted.
+    questions: (u8, Passed),
     /// Closed when the question about it that is in flight is over: with the next answer at the latest,
     /// which replaces the entry.
     question: Option<watch::Sender<()>>,
 }
 
 impl Entry {
-    /// What the counter answers; `None` if Redis has to be asked.
-    ///
-    /// A caller whose costs rise has Redis asked whenever they double, which is 32 times at most.
-    fn peek(&self, ask: Ask, cost: u32, now: Timestamp) -> Option<Outcome> {
-        // A cost that never fits has nothing to wait for.
-        let is_known = cost <= self.known_cost || cost > self.quota.max();
-        is_known.then(|| self.counter.peek(&self.quota, ask, now))
+    /// What the counter answers to a charge, and when by Redis's clock; `None` if Redis has to be asked.
+    fn peek(&self, charge: &Charge<'_>, local: Passed, valid_for: Passed) -> Option<Said> {
+        // A caller whose costs rise has Redis asked whenever they double, which is 32 times at most. A cost
+        // that never fits has nothing to wait for.
+        let is_known = charge.cost <= self.known_cost || charge.cost > self.quota.max();
+        let now = self.now(local, valid_for).filter(|_| is_known)?;
+        Some((now, self.counter.peek(&self.quota, Ask::of(charge), now)))
+    }
+
+    /// Whether the counter would deny a charge, if nothing has changed since it was asked too long ago.
+    fn would_deny(&self, charge: &Charge<'_>, local: Passed) -> bool {
+        self.peek(charge, local, Passed::MAX).is_some_and(|(_, outcome)| !outcome.is_admitted())
     }
 
     /// A lower bound for the time by Redis's clock, if the entry still counts.
@@ -137,12 +150,6 @@ impl Entry {
         let now = Timestamp::from_micros(self.decided.as_micros().saturating_add(passed.div_ceil(1_000)));
         self.until.is_none_or(|until| now < until).then_some(now)
     }
-
-    /// Whether the counter would deny a charge, if nothing has changed since it was asked too long ago.
-    fn would_deny(&self, ask: Ask, cost: u32, now: Passed) -> bool {
-        let now = self.now(now, Passed::MAX);
-        now.and_then(|now| self.peek(ask, cost, now)).is_some_and(|outcome| !outcome.is_admitted())
-    }
 }
 
 /// Until when everything that matters of a log is known. The script lists the oldest entries, up to those
@@ -151,26 +158,14 @@ fn known_until(quota: &Quota, outcome: &Outcome, decided: Timestamp) -> Option<T
     if quota.algorithm() != Algorithm::SlidingLog || outcome.reset_after().is_zero() {
         return None;
     }
-    match outcome.retry() {
-        None => Some(decided.saturating_add(outcome.refill_after())),
-        Some(Retry::After(wait)) => Some(decided.saturating_add(wait)),
-        // This holds until all entries have left.
-        Some(Retry::Never) => None,
-    }
+    let known_for = match outcome.retry() {
+        Some(Retry::After(wait)) => wait,
+        None | Some(Retry::Never) => outcome.refill_after(),
+    };
+    Some(decided.saturating_add(known_for))
 }
 
 impl Shard {
-    /// Forgets a counter that is asked under another quota: Redis has to be asked, which keeps the count of
-    /// both. Returns whether it did.
-    #[inline]
-    fn forget_unless_under(&mut self, hash: u64, quota: &Quota) -> bool {
-        let is_other = self.entries.get(&hash).is_some_and(|entry| entry.quota != *quota);
-        if is_other {
-            self.entries.remove(&hash);
-        }
-        is_other
-    }
-
     /// Drops what no longer counts, and returns whether anything was dropped. This is not done for each new
     /// key: if all are denied for longer, it would search for nothing, again and again.
     fn make_room(&mut self, now: Passed, valid_for: Passed) -> bool {
@@ -228,41 +223,62 @@ impl DenialCache {
         self.valid_for == 0 || self.max_per_shard == 0
     }
 
-    /// The denial of a request about which Redis need not be asked: one charge that is known not to fit is
-    /// enough.
+    /// What is known of a request: one charge that does not fit is enough to deny it.
     ///
     /// If Redis was always asked about other rules whose counters are not known, a caller over its limit could
-    /// have it asked each time, by naming another key for another rule. It is asked once for as long as a
-    /// denial is remembered, and otherwise they are reported with a full budget.
-    pub(crate) fn find(&self, charges: &[Charge<'_>]) -> Option<Decision> {
-        if self.is_empty() {
-            return None;
-        }
-        let local = self.passed();
-        let mut known: SmallVec<[Option<Said>; 4]> = SmallVec::new();
-        let (mut denied, mut totals) = (None, Totals::new(charges.len()));
-        for charge in charges {
-            // A request that charges a counter twice is rare, and what it is told depends on both charges.
-            let hash = self.names.hash(charge.rule, charge.key);
-            if totals.add(hash, charge.cost).is_some() {
-                return None;
+    /// have it asked each time, by naming another key for another rule. So it is asked only so often, and
+    /// otherwise they are reported with a full budget.
+    pub(crate) fn lookup(self: &Arc<Self>, charges: &[Charge<'_>]) -> Lookup {
+        while !self.is_empty() {
+            let local = self.passed();
+            let mut known: SmallVec<[Option<Said>; 4]> = SmallVec::new();
+            let (mut denied, mut stale, mut seen) = (None, None, Seen::default());
+            for charge in charges {
+                let hash = self.names.hash(charge.rule, charge.key);
+                // A request that charges a counter twice is rare, and what it is told depends on both charges.
+                if charges.len() > 1 && !seen.insert(hash) {
+                    return Lookup::Ask;
+                }
+                let mut shard = self.shard(hash);
+                let entry = shard.entries.get(&hash);
+                if entry.is_some_and(|entry| entry.quota != *charge.quota) {
+                    // Redis has to be asked, which keeps the count of both.
+                    shard.entries.remove(&hash);
+                    return Lookup::Ask;
+                }
+                let said = entry.and_then(|entry| entry.peek(charge, local, self.valid_for));
+                if let Some((now, _)) = said.filter(|(_, outcome)| !outcome.is_admitted()) {
+                    denied = denied.or(Some((hash, now)));
+                } else if entry.is_some_and(|entry| entry.would_deny(charge, local)) {
+                    stale = stale.or(Some(hash));
+                }
+                known.push(said);
             }
-            let said = self.peek(hash, charge, local)?;
-            if let Some((now, _)) = said.filter(|(_, outcome)| !outcome.is_admitted()) {
-                denied = denied.or(Some((hash, now)));
+            if let Some((hash, now)) = denied {
+                if known.iter().any(Option::is_none) && self.may_ask_more(hash, local) {
+                    return Lookup::Ask;
+                }
+                let mut decision = Decision::new(now);
+                for (charge, said) in charges.iter().zip(known) {
+                    let whole = || Counter::new(charge.quota).peek(charge.quota, Ask::of(charge), now);
+                    decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
+                }
+                return Lookup::Denied(decision);
             }
-            known.push(said);
+            let Some(hash) = stale else { return Lookup::Ask };
+            let mut shard = self.shard(hash);
+            let Some(entry) = shard.entries.get_mut(&hash) else { return Lookup::Ask };
+            if entry.now(local, self.valid_for).is_some() {
+                // It was answered in the meantime.
+                continue;
+            }
+            if let Some(question) = &entry.question {
+                return Lookup::Follow(question.subscribe());
+            }
+            entry.question = Some(watch::Sender::new(()));
+            return Lookup::Lead(Question { cache: Arc::clone(self), hash });
         }
-        let (hash, now) = denied?;
-        if known.iter().any(Option::is_none) && self.may_ask_more(hash, local) {
-            return None;
-        }
-        let mut decision = Decision::new(now);
-        for (charge, said) in charges.iter().zip(known) {
-            let whole = || Counter::new(charge.quota).peek(charge.quota, Ask::of(charge), now);
-            decision.push(charge.rule, said.map_or_else(whole, |(_, outcome)| outcome));
-        }
-        Some(decision)
+        Lookup::Ask
     }
 
     /// Whether Redis may be asked about other rules of a request that this counter denies. Counts the
@@ -270,48 +286,12 @@ impl DenialCache {
     fn may_ask_more(&self, hash: u64, local: Passed) -> bool {
         let mut shard = self.shard(hash);
         let Some(entry) = shard.entries.get_mut(&hash) else { return true };
-        let may = entry.asked_more.is_none_or(|asked| local.abs_diff(asked) >= self.valid_for);
-        if may {
-            entry.asked_more = Some(local);
+        let (count, since) = &mut entry.questions;
+        if local.saturating_sub(*since) >= self.valid_for {
+            (*count, *since) = (0, local);
         }
-        may
-    }
-
-    /// What to do about a request that is not denied from memory.
-    pub(crate) fn next(self: &Arc<Self>, charges: &[Charge<'_>]) -> Next {
-        if self.is_empty() {
-            return Next::Ask;
-        }
-        let local = self.passed();
-        for charge in charges {
-            let hash = self.names.hash(charge.rule, charge.key);
-            let mut shard = self.shard(hash);
-            let Some(entry) = shard.entries.get_mut(&hash) else { continue };
-            if entry.quota != *charge.quota || !entry.would_deny(Ask::of(charge), charge.cost, local) {
-                continue;
-            }
-            if let Some(question) = &entry.question {
-                return Next::Follow(question.subscribe());
-            }
-            entry.question = Some(watch::Sender::new(()));
-            return Next::Lead(Question { cache: Arc::clone(self), hash });
-        }
-        Next::Ask
-    }
-
-    /// The outcome of a charge by what is remembered, if anything is, and its time by Redis's
-    /// clock. `None` if it was counted under another quota, about which Redis has to be asked.
-    #[inline]
-    fn peek(&self, hash: u64, charge: &Charge<'_>, local: Passed) -> Option<Option<Said>> {
-        let mut shard = self.shard(hash);
-        if shard.forget_unless_under(hash, charge.quota) {
-            return None;
-        }
-        let said = shard.entries.get(&hash).and_then(|entry| {
-            let now = entry.now(local, self.valid_for)?;
-            Some((now, entry.peek(Ask::of(charge), charge.cost, now)?))
-        });
-        Some(said)
+        *count = count.saturating_add(1);
+        *count <= QUESTIONS
     }
 
     /// Remembers Redis's answer to a request. If it was denied, all of its counters are remembered; if not,
@@ -321,18 +301,19 @@ impl DenialCache {
         charges: &Charges,
         counters: &[Counter],
         places: &[usize],
-        verdict: &Verdict,
+        decision: &Decision,
         asked: Passed,
     ) {
-        if self.is_off() || (verdict.is_admitted() && self.is_empty()) {
+        if self.is_off() || (decision.is_admitted() && self.is_empty()) {
             return;
         }
-        let decision = verdict.to_decision();
-        let mut totals = Totals::new(charges.len());
-        for ((charge, place), (_, outcome)) in charges.iter().zip(places).zip(decision.outcomes()) {
-            if totals.add(*place as u64, charge.cost).is_some() {
-                continue;
-            }
+        let mut seen = Seen::default();
+        let charged = charges.iter().zip(places).zip(decision.outcomes());
+        let mut charged: SmallVec<[_; 4]> =
+            charged.filter(|((_, place), _)| seen.insert(**place as u64)).collect();
+        // Those that deny come last: whoever finds them finds the others, too.
+        charged.sort_by_key(|(_, (_, outcome))| !outcome.is_admitted());
+        for ((charge, place), (_, outcome)) in charged {
             let hash = charge.counter.hash;
             let mut shard = self.shard(hash);
             let is_known = shard.entries.contains_key(&hash);
@@ -355,16 +336,19 @@ impl DenialCache {
                 continue;
             }
             let cost = charge.cost;
-            let known_cost = match charge.quota.algorithm() {
-                Algorithm::SlidingLog if outcome.is_admitted() => cost,
-                Algorithm::SlidingLog => cost.checked_next_power_of_two().unwrap_or(u32::MAX),
+            let known_cost = match (charge.quota.algorithm(), outcome.retry()) {
+                (Algorithm::SlidingLog, None) => cost,
+                (Algorithm::SlidingLog, Some(Retry::After(_))) => {
+                    cost.checked_next_power_of_two().unwrap_or(u32::MAX)
+                }
+                (Algorithm::SlidingLog, Some(Retry::Never)) => 0,
                 _ => u32::MAX,
             };
             let (counter, quota, decided) = (counters[*place].clone(), charge.quota, decision.at());
             let until = known_until(&quota, outcome, decided);
-            let asked_more = shard.entries.get(&hash).and_then(|before| before.asked_more);
+            let questions = shard.entries.get(&hash).map_or((0, asked), |before| before.questions);
             let entry =
-                Entry { counter, quota, known_cost, asked, decided, until, asked_more, question: None };
+                Entry { counter, quota, known_cost, asked, decided, until, questions, question: None };
             shard.entries.insert(hash, entry);
             self.used.store(true, Ordering::Relaxed);
         }

@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(name("per-ip", IpAddr::from([203, 0, 113, 9])), "ratekeeper:per-ip:{203.0.113.9}");
         assert_eq!(name("login", ("alice", "/login")), "ratekeeper:login:{alice|/login}");
         assert_eq!(name("all", Key::GLOBAL), "ratekeeper:all:{*}");
-        assert_eq!(name("all", Key::from("alice").and(Key::UNCLEAR)), "ratekeeper:all:{alice|?}");
+        assert_eq!(name("all", Key::from("alice").and(Key::AMBIGUOUS)), "ratekeeper:all:{alice|?}");
     }
 
     #[test]

@@ -117,6 +117,12 @@ impl<T: Read> Read for Vec<T> {
     }
 }
 
+impl<T: Read> Read for Box<T> {
+    fn read(node: &Node, scope: &Scope<'_>) -> Option<Self> {
+        T::read(node, scope).map(Self::new)
+    }
+}
+
 /// Fields whose names the writer chooses.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named<T>(pub(crate) Vec<(At<String>, At<T>)>);

@@ -133,7 +133,7 @@ impl Registry {
     /// let text = r#"{ "rules": [{ "name": "api", "quota": "10/s" }] }"#;
     /// let registry = Registry::new().max_document_size(20);
     /// let error = RuleFile::parse("rules.json", text, Format::Json, &registry).unwrap_err();
-    /// assert_eq!(error.to_string(), "the rules in rules.json have 48 bytes; at most 20 are read");
+    /// assert_eq!(error.to_string(), "the rules in rules.json have 49 bytes; at most 20 are read");
     /// ```
     pub fn max_document_size(self, bytes: usize) -> Self {
         Self { max_size: Some(bytes), ..self }

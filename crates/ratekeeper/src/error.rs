@@ -34,6 +34,13 @@ pub enum ConfigError {
         /// The tier.
         tier: String,
     },
+    /// A rule that matches requests has a tier, but nothing [finds](crate::Rule::tier_by) who is in it.
+    TierWithoutLookup {
+        /// The rule.
+        rule: String,
+        /// The tier. The first, if there are several.
+        tier: String,
+    },
     /// A rule has a [candidate](crate::Rule::candidate_of_tier) for a tier that it does not have, or that has
     /// no limit.
     CandidateOfNoTier {
@@ -83,6 +90,15 @@ pub enum ConfigError {
         /// What is wrong.
         reason: String,
     },
+    /// A rule counts by a [path parameter](crate::key::path_param) that none of its paths has.
+    PathParam {
+        /// The rule.
+        rule: String,
+        /// The parameter.
+        param: String,
+        /// The parameters that its paths have.
+        known: Vec<String>,
+    },
     /// A host pattern cannot be used.
     Host {
         /// The rule.
@@ -130,6 +146,11 @@ impl fmt::Display for ConfigError {
             Self::DuplicateTier { rule, tier } => {
                 write!(f, "rule `{rule}`: two tiers are named `{tier}`")
             }
+            Self::TierWithoutLookup { rule, tier } => write!(
+                f,
+                "rule `{rule}`: nothing finds who is in the tier `{tier}`; add `Rule::tier_by`, or `Rule::manual` if \
+                 only `Limiter::charge` uses the rule"
+            ),
             Self::CandidateOfNoTier { rule, tier } => {
                 write!(
                     f,
@@ -152,6 +173,16 @@ impl fmt::Display for ConfigError {
                 write!(f, "rule `{rule}`: a request that costs 0 is never limited; the least is 1")
             }
             Self::Path { rule, path, reason } => write!(f, "rule `{rule}`, path `{path}`: {reason}"),
+            Self::PathParam { rule, param, known } => {
+                write!(
+                    f,
+                    "rule `{rule}`: no path of the rule has the parameter `{param}` that it counts by; "
+                )?;
+                match known.as_slice() {
+                    [] => f.write_str("they have none"),
+                    known => write!(f, "they have `{}`", known.join("`, `")),
+                }
+            }
             Self::Host { rule, host, reason } => write!(f, "rule `{rule}`, host `{host}`: {reason}"),
             Self::Manual { rule, in_vain } => {
                 write!(f, "rule `{rule}` is charged by hand and matches no request, so {in_vain} is in vain")

@@ -12,13 +12,13 @@ mod request;
 mod rule;
 
 pub use ratekeeper_core::{
-    DAY, Decision, HOUR, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, QuotaError, Retry, RuleName,
-    SECOND, Share, Store, StoreError, StoreErrorKind, Timestamp,
+    DAY, Decision, HOUR, IetfDraft, Key, MINUTE, ManualClock, MemoryStore, Outcome, Quota, QuotaError, Retry,
+    RuleName, SECOND, Share, Store, StoreError, StoreErrorKind, Timestamp,
 };
 
 pub use self::error::{ConfigError, LimiterError};
 pub use self::key::KeyExtractor;
-pub use self::layer::{IetfDraft, RateLimit, RateLimitLayer};
+pub use self::layer::{RateLimit, RateLimitLayer};
 pub use self::limiter::settle::Limits;
 pub use self::limiter::{ChargeBuilder, ChargeFuture, Limiter, LimiterBuilder};
 pub use self::request::{RequestHead, ResponseHead};

@@ -35,8 +35,8 @@ enum Kind {
     Digest,
     /// The same, if any of them are secret.
     SecretDigest,
-    /// The identity is unclear. It has no bytes.
-    Unclear,
+    /// The identity is ambiguous. It has no bytes.
+    Ambiguous,
     /// A part that the caller does not have. It has no bytes.
     Missing,
 }
@@ -52,7 +52,7 @@ impl Kind {
             6 => Self::V6,
             7 => Self::Digest,
             8 => Self::SecretDigest,
-            9 => Self::Unclear,
+            9 => Self::Ambiguous,
             10 => Self::Missing,
             _ => Self::Parts,
         }
@@ -91,11 +91,11 @@ impl Key {
     /// The key without parts: one counter for all.
     pub const GLOBAL: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Parts };
 
-    /// The key of callers whose identity is unclear, because they present several values that differ.
+    /// The key of callers whose identity is ambiguous, because they present several values that differ.
     ///
     /// All of them share one counter, which nobody else uses. It is a part like any other:
-    /// `("a", Key::UNCLEAR)` is not `(Key::UNCLEAR, "a")`.
-    pub const UNCLEAR: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Unclear };
+    /// `("a", Key::AMBIGUOUS)` is not `(Key::AMBIGUOUS, "a")`.
+    pub const AMBIGUOUS: Self = Self { words: [0; WORDS], len: 0, kind: Kind::Ambiguous };
 
     /// A part that the caller does not have, beside parts that it has.
     ///

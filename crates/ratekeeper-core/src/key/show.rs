@@ -11,9 +11,9 @@ use super::{Key, Kind, parts};
 const SHOWN: usize = 16;
 
 /// The parts, joined by `|`. Different keys are shown differently. Numbers are shown with a `#`, secrets and
-/// long parts as a digest, an unclear part as `?`, a missing one as `-`. Within a text, `|`, `%`, `"`, spaces, control characters
-/// and bytes that are not UTF-8 are shown as `%XX`. A text that could be mistaken for any of these, or for an
-/// address, is in quotes.
+/// long parts as a digest, an ambiguous part as `?`, a missing one as `-`. Within a text, `|`, `%`, `"`, spaces,
+/// control characters and bytes that are not UTF-8 are shown as `%XX`. A text that could be mistaken for any of
+/// these, or for an address, is in quotes.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::GLOBAL {
@@ -35,7 +35,7 @@ impl fmt::Display for Key {
                 Kind::Digest | Kind::Parts => hex(f, "sha256", part)?,
                 Kind::Number => write!(f, "#{}", number(part))?,
                 Kind::Negative => write!(f, "#-{}", number(part))?,
-                Kind::Unclear => f.write_str("?")?,
+                Kind::Ambiguous => f.write_str("?")?,
                 Kind::Missing => f.write_str("-")?,
                 Kind::V4 => write!(f, "{}", IpAddr::from(octets::<4>(part)))?,
                 Kind::V6 => write!(f, "{}", IpAddr::from(octets::<16>(part)))?,

@@ -23,10 +23,10 @@ fn different_parts_make_different_keys() {
         Key::from("\"1.2.3.4\""),
         Key::from("*"),
         Key::from("?"),
-        Key::UNCLEAR,
-        Key::UNCLEAR.and("a"),
-        Key::from("a").and(Key::UNCLEAR),
-        Key::UNCLEAR.and(Key::UNCLEAR),
+        Key::AMBIGUOUS,
+        Key::AMBIGUOUS.and("a"),
+        Key::from("a").and(Key::AMBIGUOUS),
+        Key::AMBIGUOUS.and(Key::AMBIGUOUS),
         Key::from("?").and("a"),
         Key::from("-"),
         Key::MISSING,
@@ -61,7 +61,7 @@ fn different_parts_make_different_keys() {
 #[test]
 fn adding_no_parts_changes_nothing() {
     let texts = [Key::from(""), Key::from("a"), Key::from(("a", "b")), Key::secret("a")];
-    for key in [Key::GLOBAL, Key::UNCLEAR, Key::MISSING].into_iter().chain(texts) {
+    for key in [Key::GLOBAL, Key::AMBIGUOUS, Key::MISSING].into_iter().chain(texts) {
         assert_eq!(Key::GLOBAL.and(key), key);
         assert_eq!(key.and(Key::GLOBAL), key);
     }
@@ -94,11 +94,11 @@ fn any_bytes_are_shown_without_ambiguity() {
 }
 
 #[test]
-fn who_is_unclear_is_shown_so_and_is_no_secret() {
-    let key = Key::from("alice").and(Key::UNCLEAR);
+fn who_is_ambiguous_is_shown_so_and_is_no_secret() {
+    let key = Key::from("alice").and(Key::AMBIGUOUS);
     assert_eq!(key.to_string(), "alice|?");
-    assert_eq!(Key::UNCLEAR.into_secret(), Key::UNCLEAR);
-    assert_eq!(Key::from("a").and(Key::UNCLEAR).into_secret(), Key::secret("a").and(Key::UNCLEAR));
+    assert_eq!(Key::AMBIGUOUS.into_secret(), Key::AMBIGUOUS);
+    assert_eq!(Key::from("a").and(Key::AMBIGUOUS).into_secret(), Key::secret("a").and(Key::AMBIGUOUS));
 }
 
 /// A store may identify keys by how they are shown.

@@ -111,7 +111,7 @@ mod tests {
     fn keys_that_differ_a_little_hash_differently() {
         let hash = KeyHash::random();
         let mut seen = HashSet::new();
-        let mut keys = vec![Key::GLOBAL, Key::UNCLEAR, Key::MISSING, Key::from(""), Key::secret("")];
+        let mut keys = vec![Key::GLOBAL, Key::AMBIGUOUS, Key::MISSING, Key::from(""), Key::secret("")];
         for i in 0..100_000_u64 {
             keys.push(Key::from(format!("user:{i:08}")));
             keys.push(Key::from(i));

@@ -13,7 +13,7 @@ enum Part {
     Secret(Vec<u8>),
     Number(u64),
     Address(IpAddr),
-    Unclear,
+    Ambiguous,
     Missing,
 }
 
@@ -24,7 +24,7 @@ impl Part {
             Self::Secret(bytes) => Key::secret(bytes),
             Self::Number(number) => Key::from(*number),
             Self::Address(address) => Key::from(*address),
-            Self::Unclear => Key::UNCLEAR,
+            Self::Ambiguous => Key::AMBIGUOUS,
             Self::Missing => Key::MISSING,
         }
     }
@@ -56,7 +56,7 @@ fn part() -> impl Strategy<Value = Part> {
         1 => bytes().prop_map(Part::Secret),
         1 => number.prop_map(Part::Number),
         1 => address.prop_map(|text| Part::Address(text.parse().expect("it is an address"))),
-        1 => Just(Part::Unclear),
+        1 => Just(Part::Ambiguous),
         1 => Just(Part::Missing),
     ]
 }

@@ -23,6 +23,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
 
+    /// How large the rule file may be, in bytes
+    #[arg(long, value_name = "BYTES", default_value = "1048576")]
+    pub(crate) max_rules_size: usize,
+
     /// The address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
@@ -135,6 +139,7 @@ mod tests {
         assert_eq!((args.redis, args.metrics, args.host), (None, None, Host::Pass));
         assert_eq!(args.redis_timeout, Duration::from_millis(5));
         assert_eq!(args.request_timeout.get(), None);
+        assert_eq!(args.max_rules_size, 1 << 20);
         let missing = Args::try_parse_from(["gateway", "--rules", "rules.toml"]).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::MissingRequiredArgument);
     }
@@ -153,6 +158,7 @@ mod tests {
             ["--host", "mine"],
             ["--grace", "soon"],
             ["--max-connections", "0"],
+            ["--max-rules-size", "1MB"],
             ["--log", "loud=very"],
         ] {
             let kind = parse(&wrong).unwrap_err().kind();

@@ -92,8 +92,8 @@ async fn without_work_it_ends_at_once() {
     assert_eq!(client.answer().await.0.status(), 200);
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.ended().await.code(), Some(0));
-    gateway.logs("INFO gateway: ending signal=\"SIGTERM\"").await;
-    gateway.logs("INFO gateway: ended").await;
+    gateway.logs("INFO ratekeeper_gateway: ending signal=\"SIGTERM\"").await;
+    gateway.logs("INFO ratekeeper_gateway: ended").await;
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn an_upstream_that_is_gone_is_a_bad_gateway() {
     is(&gateway.get("/").await, 502, "bad_gateway");
     assert_eq!(failures(&gateway, "unreachable").await, 1.0);
     gateway.logs("the upstream cannot be reached").await;
-    assert!(gateway.log().contains("WARN gateway::proxy"), "{}", gateway.log());
+    assert!(gateway.log().contains("WARN ratekeeper_gateway::proxy"), "{}", gateway.log());
 }
 
 #[tokio::test]

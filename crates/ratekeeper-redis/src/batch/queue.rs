@@ -108,7 +108,7 @@ impl Queue {
     }
 
     /// Forgets how often settlements were sent without being made.
-    pub(crate) fn absolve(&mut self) {
+    pub(crate) fn reset_attempts(&mut self) {
         self.settlements.iter_mut().for_each(|ask| ask.attempts = 0);
     }
 

@@ -95,7 +95,7 @@ impl Sizing {
     }
 
     /// Whether replies take so long that no request can wait for others.
-    fn is_far(&self) -> bool {
+    pub(crate) fn is_far(&self) -> bool {
         self.usual > self.near() || self.oldest.is_some_and(|sent| sent.elapsed() >= self.near())
     }
 

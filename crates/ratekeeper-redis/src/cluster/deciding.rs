@@ -8,7 +8,7 @@ use ratekeeper_core::{Decision, StoreError};
 
 use super::connections::Connections;
 use super::multi_slot::MultiSlot;
-use crate::request::Told;
+use crate::request::Answer;
 use crate::request::pending::PendingReply;
 
 /// A decision that is under way.
@@ -22,13 +22,13 @@ pub(crate) enum Deciding {
 #[derive(Debug)]
 pub(crate) struct Alone {
     /// `None` once the answer was passed on.
-    asking: Option<PendingReply<Told>>,
+    asking: Option<PendingReply<Answer>>,
     /// Where to give back.
     connections: Connections,
 }
 
 impl Deciding {
-    pub(crate) fn alone(asking: PendingReply<Told>, connections: Connections) -> Self {
+    pub(crate) fn alone(asking: PendingReply<Answer>, connections: Connections) -> Self {
         Self::One(Alone { asking: Some(asking), connections })
     }
 }
@@ -37,7 +37,7 @@ impl Drop for Alone {
     /// Gives back a charge whose answer nobody looked at. One that is not answered yet is given back where
     /// its answer arrives.
     fn drop(&mut self) {
-        if let Some(Told::Decided(decided)) = self.asking.take().and_then(PendingReply::cancel) {
+        if let Some(Answer::Decided(decided)) = self.asking.take().and_then(PendingReply::cancel) {
             decided.give_back().into_iter().for_each(|ask| self.connections.put(ask));
         }
     }
@@ -58,8 +58,8 @@ impl Future for Deciding {
             let answer = std::task::ready!(Pin::new(asking).poll(cx));
             alone.asking = None;
             match answer? {
-                Told::Decided(decided) => return Poll::Ready(Ok(decided.verdict.into())),
-                Told::Apart(apart) => {
+                Answer::Decided(decided) => return Poll::Ready(Ok(decided.decision)),
+                Answer::Split(apart) => {
                     let several = MultiSlot::divided(apart, alone.connections.clone());
                     *self = Self::MultiSlot(Box::new(several));
                 }

@@ -129,15 +129,15 @@ pub(super) fn closed(open: &mut Option<Open>) {
     counter!(CHANGES, "to" => "closed").increment(1);
 }
 
-/// What has been reported of a line.
+/// What has been reported of a queue.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Queue {
     gauge: Option<Gauge>,
     told: usize,
 }
 
-impl Line {
-    pub(super) fn is(&mut self, waiting: usize) {
+impl Queue {
+    pub(super) fn waiting(&mut self, waiting: usize) {
         if self.gauge.is_none() && has_recorder() {
             self.gauge = Some(gauge!(WAITING));
             self.told = 0;
@@ -149,8 +149,8 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Queue {
     fn drop(&mut self) {
-        self.is(0);
+        self.waiting(0);
     }
 }

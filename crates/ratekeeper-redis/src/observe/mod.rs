@@ -13,7 +13,7 @@ use std::time::Duration;
 use ratekeeper_core::{Decision, StoreError};
 
 /// Whether an evicting server is reported to anybody.
-pub(crate) const TELLS_OF_EVICTION: bool = cfg!(feature = "tracing");
+pub(crate) const REPORTS_EVICTION: bool = cfg!(feature = "tracing");
 
 /// Reports that a server evicts counters when its memory is full, by this policy.
 pub(crate) fn evicts(policy: &str) {
@@ -123,15 +123,15 @@ impl BreakerWatch {
 
 /// How many requests wait in the line of one server.
 #[derive(Debug, Default)]
-pub(crate) struct LineWatch {
+pub(crate) struct QueueWatch {
     #[cfg(feature = "metrics")]
-    line: metrics::Line,
+    queue: metrics::Queue,
 }
 
-impl LineWatch {
-    pub(crate) fn is(&mut self, waiting: usize) {
+impl QueueWatch {
+    pub(crate) fn waiting(&mut self, waiting: usize) {
         #[cfg(feature = "metrics")]
-        self.line.is(waiting);
+        self.queue.waiting(waiting);
         #[cfg(not(feature = "metrics"))]
         let _ = waiting;
     }

@@ -9,21 +9,25 @@ use crate::name::Name;
 /// A script.
 #[derive(Debug)]
 pub(crate) struct Body {
-    pub(crate) text: &'static str,
-    pub(crate) hash: LazyLock<String>,
+    text: String,
+    hash: String,
 }
 
 /// Decides requests.
-pub(crate) static CHARGE: Body = Body {
-    text: concat!(include_str!("prelude.lua"), include_str!("charge.lua")),
-    hash: LazyLock::new(|| Script::new(CHARGE.text).get_hash().to_owned()),
-};
+pub(crate) static CHARGE: LazyLock<Body> = LazyLock::new(|| Body::new(include_str!("charge.lua")));
 
 /// Makes refunds and debits.
-pub(crate) static SETTLE: Body = Body {
-    text: concat!(include_str!("prelude.lua"), include_str!("settle.lua")),
-    hash: LazyLock::new(|| Script::new(SETTLE.text).get_hash().to_owned()),
-};
+pub(crate) static SETTLE: LazyLock<Body> = LazyLock::new(|| Body::new(include_str!("settle.lua")));
+
+impl Body {
+    /// The script with the prelude before it, and without comments: after a restart, requests wait for it.
+    fn new(own: &str) -> Self {
+        let lines = include_str!("prelude.lua").lines().chain(own.lines()).map(str::trim_start);
+        let code: Vec<_> = lines.filter(|line| !line.is_empty() && !line.starts_with("--")).collect();
+        let text = code.join("\n");
+        Self { hash: Script::new(&text).get_hash().to_owned(), text }
+    }
+}
 
 /// Uses each command that the others use, and `DEL`, which resets a counter.
 pub(crate) const PROBE: &str = include_str!("probe.lua");
@@ -41,7 +45,7 @@ pub(crate) fn command(
     let body = if with_body { script.text.len() } else { 0 };
     let mut command = Cmd::with_capacity(4 + names.len(), 64 * (1 + names.len()) + body + question.len());
     if with_body {
-        command.arg(b"EVAL").arg(script.text);
+        command.arg(b"EVAL").arg(script.text.as_str());
     } else {
         command.arg(b"EVALSHA").arg(script.hash.as_str());
     }
@@ -62,7 +66,7 @@ mod tests {
     #[test]
     fn the_probe_uses_each_command_that_the_scripts_use() {
         let mut used = BTreeSet::from(["DEL"]);
-        for text in [CHARGE.text, SETTLE.text] {
+        for text in [&CHARGE.text, &SETTLE.text] {
             for called in text.split("call('").skip(1) {
                 used.insert(called.split('\'').next().unwrap());
             }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use ratekeeper_core::{
     Answer, Charge, Debit, Decision, KeyRef, Refund, RuleName, Store, StoreError, StoreId,
 };
-use smallvec::SmallVec;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
@@ -19,12 +18,12 @@ pub use self::servers::{IntoClient, Servers};
 use crate::cluster::Connections;
 use crate::config::Config;
 use crate::connection::BreakerState;
-use crate::denial_cache::{DenialCache, Next};
+use crate::denial_cache::{DenialCache, Lookup};
 use crate::error::{SetupError, unavailable};
 use crate::name::Counted;
 use crate::request::pending::{PendingReply, all, make};
 use crate::request::settlement::{Settlement, What};
-use crate::request::{Charges, Kind, OwnCharge, UNHURRIED};
+use crate::request::{Charges, Kind, OwnCharge, SETTLE_TIMEOUT};
 
 /// How many charges a request may have. No application has as many rules, and each takes a two-byte number in
 /// the question.
@@ -124,18 +123,21 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<Decision, StoreError> {
         drop(timeout_at(deadline - self.inner.config.timeout / 2, question.changed()).await);
-        let by_ref: SmallVec<[Charge<'_>; 2]> = charges.iter().map(OwnCharge::by_ref).collect();
-        if let Some(denied) = self.inner.denied.find(&by_ref) {
+        let by_ref: Vec<Charge<'_>> = charges.iter().map(OwnCharge::by_ref).collect();
+        let lookup = self.inner.denied.lookup(&by_ref);
+        drop(by_ref);
+        if let Lookup::Denied(denied) = lookup {
             self.inner.config.watch.denied_from_memory();
             return Ok(denied);
         }
-        drop(by_ref);
-        self.inner.connections.ask(charges, deadline, false).await
+        let answer = self.inner.connections.ask(charges, deadline, false).await;
+        drop(lookup);
+        answer
     }
 
     /// How long an operation may take that no incoming request waits for.
-    fn unhurried(&self) -> Duration {
-        self.inner.config.timeout.max(UNHURRIED)
+    fn settle_timeout(&self) -> Duration {
+        self.inner.config.timeout.max(SETTLE_TIMEOUT)
     }
 
     fn counted(&self, rule: RuleName, key: KeyRef<'_>) -> Counted {
@@ -147,7 +149,7 @@ impl RedisStore {
         let hand_over = |settlement: Settlement| {
             self.inner.denied.forget(&settlement.counter);
             let settlement = Box::new(settlement);
-            self.ask(self.unhurried(), |reply| Kind::Settle { settlement, reply: Some(reply) })
+            self.ask(self.settle_timeout(), |reply| Kind::Settle { settlement, reply: Some(reply) })
         };
         settlements.map(hand_over).collect()
     }
@@ -169,27 +171,29 @@ impl Store for RedisStore {
         if let Some(answer) = self.answer_without_asking(charges) {
             return Answer::Now(answer);
         }
-        if let Some(known) = denied.find(charges) {
-            config.watch.denied_from_memory();
-            return Answer::Now(Ok(known));
-        }
+        let (question, other) = match denied.lookup(charges) {
+            Lookup::Denied(denied) => {
+                config.watch.denied_from_memory();
+                return Answer::Now(Ok(denied));
+            }
+            Lookup::Ask => (None, None),
+            Lookup::Lead(question) => (Some(question), None),
+            Lookup::Follow(other) => (None, Some(other)),
+        };
         let own = self.own(charges);
         if let Some(error) = connections.refuses(&own) {
             config.watch.refused();
             return Answer::Now(Err(error));
         }
         let (asked, deadline) = (config.watch.ask(), Instant::now() + config.timeout);
-        let question = match denied.next(charges) {
-            Next::Ask => None,
-            Next::Lead(question) => Some(question),
-            Next::Follow(question) => {
-                let following = self.clone().follow(question, own, deadline);
-                return Answer::later(async move { asked.answered(following.await) });
-            }
-        };
+        if let Some(other) = other {
+            let following = self.clone().follow(other, own, deadline);
+            return Answer::later(async move { asked.answered(following.await) });
+        }
         let deciding = connections.ask(own, deadline, false);
         Answer::later(async move {
             let answer = deciding.await;
+            // Whoever waits for the answer finds it in memory.
             drop(question);
             asked.answered(answer)
         })
@@ -227,7 +231,7 @@ impl Store for RedisStore {
     fn reset(&self, rule: RuleName, key: KeyRef<'_>) -> Answer<()> {
         let counter = Box::new(self.counted(rule, key));
         self.inner.denied.forget(&counter);
-        Answer::later(self.ask(self.unhurried(), |reply| Kind::Reset { counter, reply: Some(reply) }))
+        Answer::later(self.ask(self.settle_timeout(), |reply| Kind::Reset { counter, reply: Some(reply) }))
     }
 }
 

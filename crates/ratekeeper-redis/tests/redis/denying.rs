@@ -205,7 +205,7 @@ async fn who_is_admitted_is_not_in_the_way_of_who_is_denied() {
 async fn a_log_that_did_not_deny_tells_what_is_left() {
     let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
     let server = own_server();
-    let store = ready(patient(&server).clock(clock.clone())).await;
+    let store = ready(patient(&server).clock(clock.clone()).denial_cache_ttl(DAY)).await;
     let (tight, log) = (Quota::per_day(1), Quota::sliding_log(10, 10 * SECOND));
     for _ in 0..4 {
         assert!(charge(&store, &[Charge::new(rule("log"), "mallory", &log)]).await.is_admitted());

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ratekeeper_core::{
-    Algorithm, Charge, DAY, Decision, HOUR, Key, MINUTE, Quota, Receipt, Refund, SECOND, Store, codec,
+    Algorithm, Charge, DAY, Decision, HOUR, Key, MINUTE, ManualClock, Quota, Receipt, Refund, SECOND, Store,
+    Timestamp, codec,
 };
 use ratekeeper_redis::RedisStore;
 
@@ -209,7 +210,12 @@ async fn names_can_be_read_and_no_two_keys_share_one() {
     );
     keys.extend([Key::GLOBAL, Key::from(1_u64), Key::secret("a"), Key::from(("a", "b")), address]);
     keys.extend([Key::from("a").and(""), Key::from("").and("a"), Key::from(("a", Key::secret("b")))]);
-    keys.extend([Key::from("?"), Key::UNCLEAR, Key::from("a").and(Key::UNCLEAR), Key::UNCLEAR.and("a")]);
+    keys.extend([
+        Key::from("?"),
+        Key::AMBIGUOUS,
+        Key::from("a").and(Key::AMBIGUOUS),
+        Key::AMBIGUOUS.and("a"),
+    ]);
     let rules = ["r", "r:", "r:{a}", "r%3A", "{r}"].map(rule);
     for rule in rules {
         for key in &keys {
@@ -309,5 +315,36 @@ async fn values_are_small() {
         usage.push(inspector.ask::<u64>(&[b"MEMORY", b"USAGE", name.as_bytes()]));
         let each = (usage[1] - usage[0]) as f64 / (f64::from(count) - 1.0);
         assert!(each <= 12.0, "{quota}: {each} bytes for each admission");
+    }
+}
+
+/// A bucket that was counted by a clock that is set back since is one state, and goes away in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_set_back_leaves_one_state_and_its_time_to_live() {
+    let server = own_server();
+    let start = Timestamp::from_secs(1_700_000_000);
+    let clock = ManualClock::new(start);
+    let store = ready(patient(&server).clock(clock.clone()).denial_cache_ttl(Duration::ZERO)).await;
+    let mut inspector = Inspector::new(&server);
+    for quota in each(5, 5 * SECOND) {
+        clock.set(start);
+        let rule = rule(quota.algorithm().name());
+        charge(&store, &[Charge::new(rule, "alice", &quota).cost(4)]).await;
+        let size = |inspector: &mut Inspector| {
+            let kept = inspector.kept(format!("ratekeeper:{rule}:{{alice}}").as_bytes()).expect("it is kept");
+            // For a clock that is not the server's, an hour is added.
+            let left = kept.expires.expect("it goes away") - kept.now.as_micros() / 1_000 - 3_600_000;
+            assert!(left <= 10_000 + slack(&quota) / 1_000 + 3, "{quota}: {left} ms");
+            kept.value.len()
+        };
+        let before = size(&mut inspector);
+        clock.set(start.saturating_sub(HOUR));
+        // The first is denied, and is remembered nevertheless.
+        for cost in [2, 5, 1] {
+            charge(&store, &[Charge::new(rule, "alice", &quota).cost(cost)]).await;
+            let after = size(&mut inspector);
+            assert!(after <= before + 8, "{quota}: {after} bytes");
+            clock.advance(SECOND);
+        }
     }
 }

@@ -140,3 +140,27 @@ async fn a_log_that_becomes_short_takes_little_again() {
     }
     assert!(length() < 100, "{}", length());
 }
+
+/// What a denied caller is told is exact, however its costs rise, and Redis is asked only when they double.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_wait_for_a_rising_cost_is_exact() {
+    let server = own_server();
+    let clock = ManualClock::new(Timestamp::from_secs(1_700_000_000));
+    let redis = ready(patient(&server).clock(clock.clone())).await;
+    let (key, quota) = (Key::from("alice"), Quota::sliding_log(300, PERIOD));
+    let mut counter = Counter::new(&quota);
+    for _ in 0..300 {
+        clock.advance(Duration::from_micros(60_017));
+        redis.charge(&[Charge::new(rule("log"), &key, &quota)]).await.expect("redis decides");
+        counter.charge(&quota, 1, clock.now());
+    }
+    let before = calls(&server, "evalsha").expect("it answers");
+    for cost in 1..=300 {
+        let charges = [Charge::new(rule("log"), &key, &quota).cost(cost)];
+        let decided = redis.charge(&charges).await.expect("it is decided");
+        let expected = algorithm::decide(std::slice::from_mut(&mut counter), &[0], &charges, clock.now());
+        assert_eq!(decided, expected, "{cost}");
+    }
+    let asked = calls(&server, "evalsha").expect("it answers") - before;
+    assert!((2..=12).contains(&asked), "{asked} questions");
+}

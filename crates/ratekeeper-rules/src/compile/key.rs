@@ -40,6 +40,11 @@ impl BuiltKey {
         }
     }
 
+    /// This one, or the other for requests that do not have it.
+    fn or(self, other: Self) -> Self {
+        Self::other(self.into_shared().or(other.into_shared()))
+    }
+
     /// All of them, in this order: the same key as that of a tuple.
     fn all(mut parts: Vec<Self>) -> Option<Self> {
         match parts.len() {
@@ -60,16 +65,34 @@ pub(super) fn key(
         let help = "to have one budget for all, use the key `global`".to_owned();
         scope.problem_with(parts.span.clone(), "an empty list is no key", help);
     }
-    let built: Vec<_> = list.iter().filter_map(|part| self::part(part, context, scope)).collect();
-    if built.len() < list.len() {
-        return None;
-    }
-    BuiltKey::all(built)
+    BuiltKey::all(self::parts(list, context, scope)?)
 }
 
-fn part(part: &At<KeyPart>, context: &Context<'_>, scope: &Scope<'_>) -> Option<BuiltKey> {
-    Some(match &part.value {
-        KeyPart::Word(word) => return self::word(*word, &part.span, context, scope),
+/// All of these keys, if all of them are valid.
+fn parts(list: &[At<KeyPart>], context: &Context<'_>, scope: &Scope<'_>) -> Option<Vec<BuiltKey>> {
+    let part = |part: &At<KeyPart>| self::part(&part.value, &part.span, context, scope);
+    let built: Vec<_> = list.iter().filter_map(part).collect();
+    (built.len() == list.len()).then_some(built)
+}
+
+fn part(part: &KeyPart, span: &Span, context: &Context<'_>, scope: &Scope<'_>) -> Option<BuiltKey> {
+    Some(match part {
+        KeyPart::Word(word) => return self::word(*word, span, context, scope),
+        KeyPart::Required(table) => {
+            let (inner, scope) = (table.required.get()?, scope.field("required"));
+            let built = self::part(&inner.value, &inner.span, context, &scope)?;
+            BuiltKey::other(key::required(built.into_shared()))
+        }
+        KeyPart::FirstOf(table) => {
+            let (list, scope) = (table.first_of.get()?, scope.field("first-of"));
+            if list.value.len() < 2 {
+                let message = "the first of several keys needs at least two";
+                scope.problem(list.span.clone(), message);
+                return None;
+            }
+            let built = self::parts(&list.value, context, &scope)?;
+            return built.into_iter().reduce(BuiltKey::or);
+        }
         KeyPart::Header(table) => {
             let header = key::Header::from(header_name(table.header.get()?, &scope.field("header"))?);
             if is_true(&table.secret) { BuiltKey::other(header.secret()) } else { BuiltKey::other(header) }

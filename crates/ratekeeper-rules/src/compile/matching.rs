@@ -129,6 +129,23 @@ pub(super) fn each<T>(
     (read.len() == texts.len()).then_some(read)
 }
 
+/// The paths that a rule does not match.
+pub(super) fn exceptions(paths: &At<OneOrMany<String>>, scope: &Scope<'_>) -> Option<Vec<String>> {
+    if paths.value.as_slice().is_empty() {
+        let help = "without `except` a rule has no exceptions".to_owned();
+        scope.problem_with(paths.span.clone(), "an empty list names no path", help);
+        return None;
+    }
+    each(paths, scope, |path, scope| match path.value.split_once(char::is_whitespace) {
+        Some((method, rest)) if is_method(method) && !rest.trim_start().is_empty() => {
+            let help = format!("write `{}`, which is whatever the method", rest.trim_start());
+            scope.problem_with(path.span.clone(), "an exception is a path, without a method", help);
+            None
+        }
+        _ => self::path(path, scope),
+    })
+}
+
 fn never<T>(place: &At<T>, what: &str, scope: &Scope<'_>) {
     scope.problem(place.span.clone(), format!("{what} matches nothing, so the rule would never match"));
 }

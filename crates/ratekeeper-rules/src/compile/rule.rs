@@ -71,6 +71,8 @@ fn name<'a>(name: &'a At<String>, scope: &Scope<'_>) -> Option<&'a str> {
 fn matches_of(rule: &RuleTable, mut built: Rule, context: &Context<'_>, scope: &Scope<'_>) -> Rule {
     let targets = rule.matches.get().and_then(|matches| matching::targets(matches, &scope.field("match")));
     built = targets.into_iter().flatten().fold(built, |built, target| target.add_to(built));
+    let except = rule.except.get().and_then(|paths| matching::exceptions(paths, &scope.field("except")));
+    built = except.into_iter().flatten().fold(built, Rule::except);
     let hosts = rule.host.get().and_then(|hosts| host::hosts(hosts, &scope.field("host")));
     built = hosts.into_iter().flatten().fold(built, Rule::on_host);
     if let Some(names) = rule.when.get() {
@@ -82,6 +84,7 @@ fn matches_of(rule: &RuleTable, mut built: Rule, context: &Context<'_>, scope: &
     // A rule that is charged by hand matches nothing, whatever these fields say.
     let said = [
         ("match", rule.matches.get().map(|at| &at.span)),
+        ("except", rule.except.get().map(|at| &at.span)),
         ("host", rule.host.get().map(|at| &at.span)),
         ("when", rule.when.get().map(|at| &at.span)),
     ];
@@ -134,7 +137,9 @@ fn tiers_of(
 ) -> Rule {
     if let Some(tiers) = rule.tiers.get() {
         let scope = scope.field("tiers");
-        if rule.tier_by.is_unsaid() && !tiers.value.0.is_empty() {
+        // The tier of a charge that is made by hand is said with it.
+        let is_said = rule.by_hand.copied() == Some(true);
+        if rule.tier_by.is_unsaid() && !is_said && !tiers.value.0.is_empty() {
             let (first, _) = &tiers.value.0[0];
             let help = "name a lookup that the application registered, with `tier-by`".to_owned();
             scope.problem_with(first.span.clone(), "nothing tells who is in a tier", help);

@@ -1,6 +1,6 @@
 //! A key of a file.
 
-use crate::read::{OneOrMany, Read, expected};
+use crate::read::{At, OneOrMany, Read, expected};
 use crate::scope::Scope;
 use crate::suggest::{did_you_mean, list};
 use crate::tree::{Node, Value};
@@ -61,6 +61,8 @@ key_tables! {
     "registered" Registered RegisteredKey,
     "peer-ip" PeerIp PeerIpKey,
     "client-ip" ClientIp ClientIpKey,
+    "required" Required RequiredKey,
+    "first-of" FirstOf FirstOfKey,
 }
 
 /// Which of these fields a table has; an inner `None` if it is a text.
@@ -75,7 +77,14 @@ fn kind(kinds: &[&'static str], node: &Node, scope: &Scope<'_>) -> Option<Option
         (Some(only), None) => Some(Some(only)),
         (Some(one), Some(other)) => {
             let message = format!("a key cannot be both `{one}` and `{other}`");
-            let help = "a list of keys is a key: `[{ … }, { … }]`".to_owned();
+            let help = match (*one, *other) {
+                ("required", kind) | (kind, "required") => {
+                    format!(
+                        "a key is marked as required by a table around it: `{{ required = {{ {kind} = … }} }}`"
+                    )
+                }
+                _ => "a list of keys is a key: `[{ … }, { … }]`".to_owned(),
+            };
             scope.problem_with(node.span.clone(), message, help);
             None
         }
@@ -106,6 +115,28 @@ fn check_word(text: &str, kinds: &[&'static str], node: &Node, scope: &Scope<'_>
     let help = did_you_mean(text, known.iter().copied()).unwrap_or_else(registered);
     scope.problem_with(node.span.clone(), format!("`{text}` is no key; keys are {}", list(known)), help);
     false
+}
+
+table! {
+    /// A key without which a list of keys is missing.
+    RequiredKey {
+        required {
+            /// The key.
+            "required" required: Box<KeyPart>,
+        }
+        optional {}
+    }
+}
+
+table! {
+    /// The first of several keys that a request has.
+    FirstOfKey {
+        required {
+            /// The keys, in order.
+            "first-of" first_of: Vec<At<KeyPart>>,
+        }
+        optional {}
+    }
 }
 
 table! {

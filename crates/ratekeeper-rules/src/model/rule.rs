@@ -18,6 +18,9 @@ table! {
             /// The requests that the rule matches: `POST /login`, `/api/{*rest}`, or a table; or a list, any
             /// of which. All requests by default.
             "match" matches: OneOrMany<MatchSpec>,
+            /// The paths that the rule does not match, whatever the method: `/health`, `/assets/{*rest}`; or a
+            /// list, any of which.
+            "except" except: OneOrMany<String>,
             /// The hosts at which the rule matches: `api.example.com`, `*.example.com` for all below it; or a
             /// list, any of which. All hosts by default.
             "host" host: OneOrMany<String>,

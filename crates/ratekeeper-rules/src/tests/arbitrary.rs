@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use crate::model::key::{
-    ClientIpKey, ConstantKey, CookieKey, HeaderKey, PathParamKey, PeerIpKey, PeerIpTable, RegisteredKey,
+    ClientIpKey, ConstantKey, CookieKey, FirstOfKey, HeaderKey, PathParamKey, PeerIpKey, PeerIpTable,
+    RegisteredKey, RequiredKey,
 };
 use crate::model::rule::{EnforceForTable, LocalTable, RegisteredCost, TierTable};
 use crate::model::set::{IetfWord, LayerTable, LimiterTable, ProxiesTable, RejectionWord, Rules};
@@ -81,32 +82,36 @@ fn limiter() -> impl Strategy<Value = LimiterTable> {
 
 fn rule() -> impl Strategy<Value = RuleTable> {
     let what = (said(text()), said(quota()), maybe(one_or_many(matches())), maybe(one_or_many(key())));
+    let but = maybe(one_or_many(text()));
     let who = (maybe(word(MissingKeyWord::ALL)), maybe(tiers()), maybe(text()));
     let how = (maybe(cost()), maybe(any::<bool>()), maybe(text()), maybe(failure()));
     let which = (maybe(one_or_many(text())), maybe(one_or_many(text())), maybe(any::<bool>()));
     let after = (maybe(free()), maybe(text()));
     let whether = (maybe(mode()), maybe(any::<bool>()), maybe(quota()));
-    (what, who, how, which, after, whether).prop_map(|(what, who, how, which, after, whether)| RuleTable {
-        name: what.0,
-        quota: what.1,
-        matches: what.2,
-        key: what.3,
-        on_missing_key: who.0,
-        tiers: who.1,
-        tier_by: who.2,
-        cost: how.0,
-        settle_in_handler: how.1,
-        hold_up_to: how.2,
-        on_store_failure: how.3,
-        host: which.0,
-        when: which.1,
-        by_hand: which.2,
-        free_when: after.0,
-        settle_by: after.1,
-        mode: whether.0,
-        show_in_shadow: whether.1,
-        candidate: whether.2,
-    })
+    (what, who, how, which, after, whether, but).prop_map(
+        |(what, who, how, which, after, whether, except)| RuleTable {
+            except,
+            name: what.0,
+            quota: what.1,
+            matches: what.2,
+            key: what.3,
+            on_missing_key: who.0,
+            tiers: who.1,
+            tier_by: who.2,
+            cost: how.0,
+            settle_in_handler: how.1,
+            hold_up_to: how.2,
+            on_store_failure: how.3,
+            host: which.0,
+            when: which.1,
+            by_hand: which.2,
+            free_when: after.0,
+            settle_by: after.1,
+            mode: whether.0,
+            show_in_shadow: whether.1,
+            candidate: whether.2,
+        },
+    )
 }
 
 fn quota() -> impl Strategy<Value = QuotaSpec> + Clone {
@@ -181,4 +186,11 @@ fn key() -> impl Strategy<Value = KeyPart> + Clone {
         said(client).prop_map(|client_ip| KeyPart::ClientIp(ClientIpKey { client_ip })),
     ]
     .boxed()
+    .prop_recursive(2, 4, 3, |key| {
+        let required = said(key.clone().prop_map(Box::new));
+        prop_oneof![
+            required.prop_map(|required| KeyPart::Required(RequiredKey { required })),
+            said(vec(at(key), 0..3)).prop_map(|first_of| KeyPart::FirstOf(FirstOfKey { first_of })),
+        ]
+    })
 }

@@ -6,16 +6,28 @@
 use std::collections::HashMap;
 use std::fmt;
 
+#[cfg(feature = "yaml")]
+use serde::de::IgnoredAny;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{Entry, MAX_DEPTH, Node, Span, Value, integer};
 use crate::scope::Scope;
 
+/// Whether this is JSON as a whole.
+#[cfg(feature = "yaml")]
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(without_mark(text)).is_ok()
+}
+
+/// RFC 8259, section 8.1: a parser may ignore a byte order mark. Some editors write one.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// Reads JSON. `None` if it is not JSON at all.
 pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
-    // RFC 8259, section 8.1: a parser may ignore a byte order mark. Some editors write one.
-    let json = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let json = without_mark(text);
     match serde_json::from_str::<&RawValue>(json) {
         Ok(root) => Some(Reader { text, scope }.node(root, 0)),
         Err(error) => {

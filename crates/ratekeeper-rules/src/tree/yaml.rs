@@ -4,11 +4,15 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, StrInput};
 
-use super::{Entry, MAX_DEPTH, Node, Span, Value, integer};
+use super::{Entry, MAX_DEPTH, Node, Span, Value, integer, json};
 use crate::scope::Scope;
 
 /// Reads YAML. `None` if it is invalid, or more than is accepted here.
 pub(super) fn parse(text: &str, scope: &Scope<'_>) -> Option<Node> {
+    // JSON is YAML, but the parser refuses some of its white space: a tab between `:` and `true`.
+    if json::is_json(text) {
+        return json::parse(text, scope);
+    }
     let mut reader = Reader { events: Parser::new_from_str(text), places: Places::new(text), scope };
     let mut root = None;
     loop {

@@ -75,7 +75,7 @@ async fn in_a_source_that_knows_no_bound() {
         }
 
         async fn changed(&mut self) {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

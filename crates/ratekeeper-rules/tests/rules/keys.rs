@@ -57,6 +57,31 @@ async fn a_parameter_of_the_path_is_a_key() {
 }
 
 #[tokio::test]
+async fn keys_are_alternatives_and_required_as_in_code() {
+    let other_key = || with(get("/users/7"), "x-api-key", "other");
+    same(
+        "{ first-of = [{ header = \"x-none\" }, { header = \"x-api-key\" }] }",
+        key::header("x-api-key"),
+        other_key,
+    )
+    .await;
+    let first_of = "{ first-of = [{ header = \"x-none\" }, \"bearer\", \"peer-ip\"] }";
+    same(first_of, key::header("x-none").or(key::bearer()).or(key::peer_ip()), || {
+        with(get("/users/7"), "authorization", "Bearer other")
+    })
+    .await;
+    let both = "[\"path\", { required = { header = \"x-api-key\" } }]";
+    same(both, (key::path(), key::required(key::header("x-api-key"))), other_key).await;
+    let missing = "[{ header = \"x-none\" }, \"path\", { header = \"x-gone\" }]";
+    let in_code = (key::header("x-none"), key::path(), key::header("x-gone"));
+    same(missing, in_code, || get("/users/8")).await;
+
+    let deny = |key: &str| of_file(&format!("key = {key}\non-missing-key = \"skip\""));
+    assert_eq!(left(&deny("[\"path\", { required = { header = \"x-none\" } }]"), get("/")).await, None);
+    assert_eq!(left(&deny("[\"path\", { header = \"x-none\" }]"), get("/")).await, Some(99));
+}
+
+#[tokio::test]
 async fn what_was_registered_is_a_key() {
     let other_user = || {
         let mut request = get("/users/7");

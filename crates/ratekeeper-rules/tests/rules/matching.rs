@@ -93,3 +93,16 @@ async fn a_method_of_the_applications_own_is_one() {
     assert_eq!(left(&limiter, request(purge, "/cache")).await, Some(99));
     assert_eq!(left(&limiter, request(Method::GET, "/cache")).await, None);
 }
+
+#[tokio::test]
+async fn exceptions_are_not_counted() {
+    for fields in [
+        "except = \"/health\"",
+        "except = [\"/health\", \"/x/{*rest}\"]",
+        "match = \"GET\"\nexcept = [\"/{page}\"]",
+    ] {
+        let limiter = of_file(fields);
+        assert_eq!(left(&limiter, get("/health")).await, None, "{fields}");
+        assert_eq!(left(&limiter, get("/")).await, Some(99), "{fields}");
+    }
+}

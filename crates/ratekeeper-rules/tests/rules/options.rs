@@ -303,3 +303,25 @@ rules:
     assert_eq!(shown(&yaml.rules()[0]), shown(&toml));
     assert_eq!(left(&yaml.limiter().build().unwrap(), get("/a")).await, Some(98));
 }
+
+/// JSON is YAML, with whatever white space.
+#[cfg(feature = "yaml")]
+#[test]
+fn json_is_read_as_yaml_too() {
+    let dense = r#"{"rules":[{"name":"r","quota":"10/s","key":["global","path"],"by-hand":false}]}"#;
+    let read = |text: &str, format| {
+        let file =
+            RuleFile::parse("rules", text, format, &registry()).unwrap_or_else(|error| panic!("{error}"));
+        shown(&file.rules()[0])
+    };
+    let expected = read(dense, Format::Json);
+    for space in ["\t", "\n\t", "\r\n\t\t", " \t "] {
+        let wide = ["{", "[", ":", ",", "]", "}"]
+            .into_iter()
+            .fold(dense.to_owned(), |text, sign| text.replace(sign, &format!("{sign}{space}")));
+        for text in [&*wide, &format!("\u{feff}{wide}")] {
+            assert_eq!(read(text, Format::Json), expected, "{text:?}");
+            assert_eq!(read(text, Format::Yaml), expected, "{text:?}");
+        }
+    }
+}

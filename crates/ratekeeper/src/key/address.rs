@@ -90,7 +90,7 @@ pub struct PeerAddr(pub SocketAddr);
 
 /// The address of the peer: [`PeerAddr`], which was inserted on purpose, otherwise what axum knows.
 #[inline]
-pub(super) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
+pub(crate) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
     if let Some(PeerAddr(address)) = extensions.get() {
         return Some(address);
     }

@@ -9,6 +9,7 @@ use ratekeeper_core::Key;
 
 use super::address::{Prefix, canonical_ip, ipv4_of, peer};
 use super::forwarded::Elements;
+use super::request::field_name;
 use super::{Extracted, KeyExtractor, node};
 use crate::error::ConfigError;
 use crate::request::RequestHead;
@@ -85,16 +86,17 @@ impl TrustedProxies {
 
     /// The proxies put the client's address, and nothing else, into a field of this name.
     ///
-    /// They must replace whatever a client sent under this name.
+    /// They must replace whatever a client sent under this name. The case of the name makes no difference.
     ///
     /// # Panics
     ///
-    /// If the name is not a lower-case header name.
-    pub fn in_field(self, name: &'static str) -> Self {
-        self.in_field_named(HeaderName::from_static(name))
+    /// If it is not the name of a header field.
+    #[track_caller]
+    pub fn in_field(self, name: &str) -> Self {
+        self.in_field_named(field_name(name))
     }
 
-    /// Like [`in_field`](Self::in_field), for names that are known only at run time.
+    /// Like [`in_field`](Self::in_field), for names that may be wrong.
     pub fn in_field_named(self, name: HeaderName) -> Self {
         Self { field: Field::Single(name), ..self }
     }

@@ -114,4 +114,8 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn is_required(&self) -> bool {
         (**self).is_required()
     }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        (**self).path_params(names);
+    }
 }

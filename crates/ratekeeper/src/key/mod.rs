@@ -12,7 +12,8 @@
 //! | [`from_fn`], [`from_async_fn`] | anything else |
 //!
 //! A tuple of keys is a key: `(key::peer_ip(), key::path())` counts each address on each path. A part that a
-//! request does not have is [missing](Key::MISSING) beside the others, unless it is [`required`].
+//! request does not have is [missing](Key::MISSING) beside the others, unless it is [`required`]. Of keys that
+//! stand in for each other, [`first_of`] takes the first one that a request has.
 //!
 //! A request without the key is not an error. The rule decides what to do with it; see
 //! [`MissingKey`](crate::MissingKey). An empty text is no key.
@@ -20,6 +21,7 @@
 mod address;
 mod client_ip;
 mod combine;
+mod first_of;
 mod forwarded;
 mod grpc;
 mod node;
@@ -32,10 +34,12 @@ use std::pin::Pin;
 
 pub use ratekeeper_core::Key;
 
+pub(crate) use self::address::peer;
 pub use self::address::{PeerAddr, PeerIp, canonical_ip, peer_ip};
 pub(crate) use self::client_ip::X_FORWARDED_FOR;
 pub use self::client_ip::{ClientIp, TrustedProxies, client_ip};
 pub use self::combine::{Constant, FromFn, constant, extension, from_async_fn, from_fn, global};
+pub use self::first_of::{FirstOf, first_of};
 #[doc(hidden)]
 pub use self::forwarded::intact_forwarded;
 pub use self::grpc::{GrpcMethod, GrpcService, grpc_method, grpc_service};
@@ -73,6 +77,20 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Whether a key of several parts is missing without this one. It is not, by default; see [`required`].
     fn is_required(&self) -> bool {
         false
+    }
+
+    /// Adds the names of the path parameters that it takes, so that a rule can check them against its paths.
+    #[doc(hidden)]
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        let _ = names;
+    }
+
+    /// This key, or another one for requests that do not have it. See [`first_of`].
+    fn or<K: KeyExtractor>(self, other: K) -> FirstOf<(Self, K)>
+    where
+        Self: Sized,
+    {
+        FirstOf::either(self, other)
     }
 }
 

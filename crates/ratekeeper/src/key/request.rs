@@ -18,7 +18,7 @@ pub struct Header(HeaderName);
 /// The value of a header field.
 ///
 /// A request may carry several fields of one name, and which of them the application reads is not known here.
-/// If their values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise whoever
+/// If their values differ, all such requests are counted together, under [`Key::AMBIGUOUS`]: otherwise whoever
 /// has a key could add another one to each request, and be a different caller each time. That is still one
 /// budget besides the caller's own, so whatever checks the value should refuse more than one. White space
 /// around a value is ignored, and an empty value is a missing one.
@@ -26,11 +26,23 @@ pub struct Header(HeaderName);
 /// Callers can send whatever they like. With a value that nobody has checked, such as an API key before it is
 /// looked up, one caller can pose as any number of callers: limit these by their address as well.
 ///
+/// The case of the name makes no difference.
+///
 /// # Panics
 ///
-/// If the name is not a lower-case header name.
-pub fn header(name: &'static str) -> Header {
-    Header(HeaderName::from_static(name))
+/// If it is not the name of a header field. To have an error instead, make a [`Header`] from a `HeaderName`.
+#[track_caller]
+pub fn header(name: &str) -> Header {
+    Header(field_name(name))
+}
+
+/// The name of a field, whatever its case.
+#[track_caller]
+pub(super) fn field_name(name: &str) -> HeaderName {
+    match HeaderName::from_bytes(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("`{name}` is not the name of a header field"),
+    }
 }
 
 /// For names that are known only at run time.
@@ -60,7 +72,7 @@ fn the_one<V: AsRef<[u8]> + PartialEq>(mut values: impl Iterator<Item = V>) -> E
     let Some(first) = values.next() else { return Extracted::Missing };
     match values.all(|other| other == first) {
         true => Some(first.as_ref()).into(),
-        false => Extracted::Key(Key::UNCLEAR),
+        false => Extracted::Key(Key::AMBIGUOUS),
     }
 }
 
@@ -82,6 +94,10 @@ impl<K: KeyExtractor> KeyExtractor for Secret<K> {
 
     fn is_required(&self) -> bool {
         self.0.is_required()
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
     }
 }
 
@@ -122,7 +138,7 @@ pub struct Cookie(Cow<'static, str>);
 /// cookie readers decode it.
 ///
 /// A request may carry several cookies of one name, and which of them the application reads is not known
-/// here. If their values differ, all such requests are counted together, under [`Key::UNCLEAR`]: otherwise
+/// here. If their values differ, all such requests are counted together, under [`Key::AMBIGUOUS`]: otherwise
 /// whoever has a session could add another cookie to each request, and be a different caller each time. That
 /// is still one budget besides the caller's own, so whatever checks the session should refuse more than one.
 pub fn cookie(name: impl Into<Cow<'static, str>>) -> Cookie {
@@ -198,7 +214,8 @@ pub struct PathParam(Cow<'static, str>);
 /// The value of a path parameter, percent-decoded.
 ///
 /// The parameter is one of the pattern by which the rule matched, or of any of them if it matched by several.
-/// Otherwise it is one of the matched route (with the `axum` feature). A service nested with
+/// Otherwise it is one of the matched route (with the `axum` feature): of a rule without paths, or with one
+/// that ends in `{*rest}`. For any other rule, a parameter that none of its paths has is an error. A service nested with
 /// `Router::nest_service` has no route parameters. There, have the rule match by patterns, of which it takes
 /// three: `/tenants/{tenant}`, `/tenants/{tenant}/` and `/tenants/{tenant}/{*rest}`.
 ///
@@ -213,6 +230,10 @@ pub fn path_param(name: impl Into<Cow<'static, str>>) -> PathParam {
 impl KeyExtractor for PathParam {
     fn extract(&self, head: &RequestHead<'_>) -> Extracted {
         head.path_param(&self.0).as_deref().into()
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        names.push(&self.0);
     }
 }
 

@@ -38,6 +38,10 @@ impl<K: KeyExtractor> KeyExtractor for Required<K> {
     fn is_required(&self) -> bool {
         true
     }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
+    }
 }
 
 /// A key of several parts, while they are added.
@@ -116,6 +120,11 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     fn is_required(&self) -> bool {
         self.0.is_required() || self.1.is_required()
     }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
+        self.1.path_params(names);
+    }
 }
 
 impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
@@ -125,6 +134,12 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
 
     fn is_required(&self) -> bool {
         self.0.is_required() || self.1.is_required() || self.2.is_required()
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
+        self.1.path_params(names);
+        self.2.path_params(names);
     }
 }
 
@@ -136,6 +151,13 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor, D: KeyExtractor> KeyExtr
     fn is_required(&self) -> bool {
         self.0.is_required() || self.1.is_required() || self.2.is_required() || self.3.is_required()
     }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.0.path_params(names);
+        self.1.path_params(names);
+        self.2.path_params(names);
+        self.3.path_params(names);
+    }
 }
 
 /// The same key as that of a tuple, for parts that are known only at run time.
@@ -146,5 +168,9 @@ impl KeyExtractor for Vec<Arc<dyn KeyExtractor>> {
 
     fn is_required(&self) -> bool {
         self.iter().any(KeyExtractor::is_required)
+    }
+
+    fn path_params<'a>(&'a self, names: &mut Vec<&'a str>) {
+        self.iter().for_each(|key| key.path_params(names));
     }
 }

@@ -29,6 +29,15 @@ impl KeySource {
         matches!(self, Self::Peer(_))
     }
 
+    /// The names of the path parameters that it takes.
+    pub(crate) fn path_params(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        if let Self::Other(key) = self {
+            key.path_params(&mut names);
+        }
+        names
+    }
+
     /// The key of a request. The head is made lazily, because few keys look at it.
     #[inline(always)]
     pub(crate) fn extract<'a>(

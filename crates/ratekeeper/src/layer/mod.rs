@@ -9,12 +9,11 @@ pub(crate) mod rejection;
 mod report;
 mod service;
 
-use ratekeeper_core::Quota;
+use ratekeeper_core::{IetfDraft, Quota};
 use tower_layer::Layer;
 
 pub use self::future::ResponseFuture;
 use self::headers::HeaderFields;
-pub use self::headers::IetfDraft;
 use self::process::{Options, Processor};
 use self::rejection::{JsonRejection, ProblemRejection};
 pub use self::service::RateLimit;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 
 use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, ORIGIN,
@@ -11,6 +12,8 @@ use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, req
 
 use super::Match;
 use super::host::of_authority;
+use super::pattern::Pattern;
+use crate::key::{canonical_ip, peer};
 
 /// Fields that no browser sends with a preflight, which has neither credentials nor content.
 const NEVER_IN_PREFLIGHTS: [HeaderName; 4] = [AUTHORIZATION, COOKIE, CONTENT_TYPE, TRANSFER_ENCODING];
@@ -64,9 +67,8 @@ impl<'a> RequestHead<'a> {
     ///
     /// Within a nested axum router, which strips its own part of the path from the URI, this is still the
     /// full path (with the `axum` feature). It is also what the client sent if a layer between two routers
-    /// has rewritten the path, for example to remove a trailing slash. Rules then match what was sent, not
-    /// what is served, so put a layer that rewrites paths outside all routers. The current URI is in
-    /// [`uri`](Self::uri).
+    /// has rewritten the path, for example to remove a trailing slash. The current URI is in
+    /// [`uri`](Self::uri). Rules [match](crate::Rule::on) either of the two.
     #[must_use]
     pub fn path(&self) -> &'a str {
         #[cfg(feature = "axum")]
@@ -74,6 +76,14 @@ impl<'a> RequestHead<'a> {
             return path;
         }
         self.uri.path()
+    }
+
+    /// The paths that rules match: the full one, and the one that the router with the layer sees, if that is
+    /// another.
+    #[inline]
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let (full, seen) = (self.path(), self.uri.path());
+        std::iter::once(full).chain((seen != full).then_some(seen))
     }
 
     /// The host that the request is for, as the client wrote it, without port and trailing dot.
@@ -102,6 +112,14 @@ impl<'a> RequestHead<'a> {
         }
     }
 
+    /// The address of the peer, in its [canonical form](crate::key::canonical_ip), if it is known.
+    ///
+    /// It is what [`key::peer_ip`](crate::key::peer_ip) counts by: that of the proxy if there is one.
+    #[must_use]
+    pub fn peer_ip(&self) -> Option<IpAddr> {
+        peer(self.extensions).map(|address| canonical_ip(address.ip()))
+    }
+
     /// The extension of this type, if an outer layer put one there.
     #[must_use]
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&'a T> {
@@ -115,7 +133,8 @@ impl<'a> RequestHead<'a> {
     #[must_use]
     pub fn path_param(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         let mut patterns = self.matched.iter().filter_map(|(_, pattern)| *pattern);
-        patterns.find_map(|pattern| pattern.param(self.path(), name)).or_else(|| self.route_param(name))
+        let param = |pattern: &Pattern| self.paths().find_map(|path| pattern.param(path, name));
+        patterns.find_map(param).or_else(|| self.route_param(name))
     }
 
     #[cfg(feature = "axum")]

@@ -94,25 +94,59 @@ impl Pattern {
         &self.segments
     }
 
-    /// Whether it has any parameters.
-    pub(crate) fn has_params(&self) -> bool {
-        self.segments.iter().any(|segment| segment.name().is_some())
+    /// The names of its parameters.
+    pub(crate) fn params(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(Segment::name)
     }
 
-    /// The value of the parameter of this name in a path that the pattern matches.
+    /// Whether it takes the rest of a path, however long.
+    pub(crate) fn has_rest(&self) -> bool {
+        matches!(self.segments.last(), Some(Segment::Rest(_)))
+    }
+
+    /// Whether it has any parameters.
+    pub(crate) fn has_params(&self) -> bool {
+        self.params().next().is_some()
+    }
+
+    /// Whether a path matches.
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        self.walk(path, |_, _| {}).is_some()
+    }
+
+    /// The value of the parameter of this name, if the path matches.
     pub(crate) fn param<'a>(&self, path: &'a str, name: &str) -> Option<Cow<'a, [u8]>> {
-        let mut rest = path.strip_prefix('/')?;
+        let mut value = None;
+        self.walk(path, |segment, text| {
+            if segment.name() == Some(name) {
+                value = Some(text);
+            }
+        })?;
+        value.map(decode)
+    }
+
+    /// Calls `f` with each segment and its part of the path. `None` if the path does not match.
+    fn walk<'a>(&self, path: &'a str, mut f: impl FnMut(&Segment, &'a str)) -> Option<()> {
+        let mut rest = Some(path.strip_prefix('/')?);
         for segment in &self.segments {
-            if let Segment::Rest(param) = segment {
-                return (param == name).then(|| decode(rest));
+            let all = rest?;
+            let (text, after) = match all.split_once('/') {
+                Some((text, after)) => (text, Some(after)),
+                None => (all, None),
+            };
+            let (text, after, fits) = match segment {
+                Segment::Fixed(fixed) => (text, after, *decode(text) == **fixed),
+                // A parameter at the end must not be empty. Any other may be, as for axum's router.
+                Segment::Param(_) => (text, after, !text.is_empty() || after.is_some()),
+                Segment::Rest(_) => (all, None, !all.is_empty()),
+            };
+            if !fits {
+                return None;
             }
-            let (text, after) = rest.split_once('/').unwrap_or((rest, ""));
-            if matches!(segment, Segment::Param(param) if param == name) {
-                return Some(decode(text));
-            }
+            f(segment, text);
             rest = after;
         }
-        None
+        rest.is_none().then_some(())
     }
 }
 
@@ -175,6 +209,23 @@ mod tests {
         assert_eq!(param("/{a}/x/{b}", "/1/x/2", "b").as_deref(), Some("2"));
         assert_eq!(param("/files/{*path}", "/files/a/b%2Fc", "path").as_deref(), Some("a/b/c"));
         assert_eq!(param("/users/{id}", "/users/7", "name"), None);
+    }
+
+    #[test]
+    fn a_path_that_does_not_match_has_no_parameters() {
+        for (pattern, path) in [
+            ("/users/{id}", "/users"),
+            ("/users/{id}", "/users/"),
+            ("/users/{id}", "/users/7/"),
+            ("/users/{id}", "/posts/7"),
+            ("/users/{id}", "users/7"),
+            ("/users/{*id}", "/users/"),
+            ("/{id}/x", "/7"),
+        ] {
+            assert_eq!(param(pattern, path, "id"), None, "{pattern} {path}");
+            assert!(!Pattern::parse(pattern).unwrap().matches(path), "{pattern} {path}");
+        }
+        assert_eq!(param("/{id}/x", "//x", "id").as_deref(), Some(""));
     }
 
     #[test]

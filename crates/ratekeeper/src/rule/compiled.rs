@@ -137,6 +137,13 @@ impl Compiled {
             quotas[number].candidate = Some(check(tier, quota, Duration::ZERO)?.quota);
             candidate = Some(RuleName::new(&format!("{name}~candidate"))?);
         }
+        // A tier of a rule that is charged by hand is said with the charge.
+        if let (Some((tier, _)), None, false) = (rule.tiers.first(), &rule.tier_lookup, rule.manual) {
+            return Err(ConfigError::TierWithoutLookup { rule: rule.name, tier: tier.clone() });
+        }
+        if let Some((param, known)) = requests.unknown_param(&rule.key) {
+            return Err(ConfigError::PathParam { rule: rule.name, param, known });
+        }
         let local = match rule.failure {
             FailurePolicy::Local(share) => quotas.iter().map(|own| own.share(name, share)).collect(),
             _ => Vec::new(),
@@ -173,7 +180,7 @@ impl Compiled {
 
     /// Whether the rule, whose path matches, applies.
     pub(super) fn applies(&self, head: &RequestHead<'_>) -> bool {
-        self.predicates.iter().all(|predicate| predicate(head))
+        self.requests.exception(head).is_none() && self.predicates.iter().all(|predicate| predicate(head))
     }
 
     #[inline]

@@ -84,6 +84,13 @@ pub enum Mismatch {
         /// What the rule matches.
         wanted: Vec<Method>,
     },
+    /// The path is an [exception](crate::Rule::except).
+    Except {
+        /// What the request has.
+        found: String,
+        /// The exception.
+        exception: String,
+    },
     /// A [predicate](crate::Rule::when) is not satisfied.
     Predicate,
 }
@@ -100,6 +107,12 @@ impl fmt::Display for Mismatch {
             }
             Self::Path { found, wanted } => write!(f, "the path `{found}` is not {}", Any(wanted)),
             Self::Method { found, wanted } => write!(f, "the method `{found}` is not {}", Any(wanted)),
+            Self::Except { found, exception } if found == exception => {
+                write!(f, "the path `{found}` is an exception")
+            }
+            Self::Except { found, exception } => {
+                write!(f, "the path `{found}` is an exception, by `{exception}`")
+            }
             Self::Predicate => f.write_str("a predicate is not true of it"),
         }
     }
@@ -171,7 +184,7 @@ impl RuleSet {
                 let found = &matches[matches.partition_point(|(other, _)| *other < number)..];
                 match &found[..found.partition_point(|(other, _)| *other == number)] {
                     [] => Err(mismatches(rule, head)),
-                    matched => rule.ask(&head.with_matched(matched)).ok_or(vec![Mismatch::Predicate]),
+                    matched => rule.ask(&head.with_matched(matched)).ok_or_else(|| vec![unmet(rule, head)]),
                 }
             })
             .collect();
@@ -236,6 +249,14 @@ impl Compiled {
             candidate,
         }))
     }
+}
+
+/// Why a rule does not apply whose host, method and path match.
+fn unmet(rule: &Compiled, head: &RequestHead<'_>) -> Mismatch {
+    rule.requests.exception(head).map_or(Mismatch::Predicate, |exception| Mismatch::Except {
+        found: head.path().to_owned(),
+        exception: exception.to_string(),
+    })
 }
 
 /// All mismatches. Each part is checked against an index that contains nothing else.

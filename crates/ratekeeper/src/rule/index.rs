@@ -64,14 +64,14 @@ impl Index {
         for rule in &self.everywhere {
             found.push((*rule, None));
         }
-        let (method, path) = (head.method(), head.path());
-        if self.has_paths {
-            self.any_host.collect(method, path, &mut found);
-        }
-        if !self.hosts.is_empty()
-            && let Some(host) = head.host().and_then(host::normal)
-        {
-            self.hosts.each(&host, |paths| paths.collect(method, path, &mut found));
+        let host = if self.hosts.is_empty() { None } else { head.host().and_then(host::normal) };
+        for path in head.paths() {
+            if self.has_paths {
+                self.any_host.collect(head.method(), path, &mut found);
+            }
+            if let Some(host) = &host {
+                self.hosts.each(host, |paths| paths.collect(head.method(), path, &mut found));
+            }
         }
         if found.len() > 1 {
             found.sort_by_key(|(rule, _)| *rule);

@@ -7,6 +7,7 @@ use http::Method;
 use super::Rule;
 use super::index::Target;
 use crate::error::ConfigError;
+use crate::key::KeySource;
 use crate::request::RequestHead;
 use crate::request::host::HostPattern;
 use crate::request::pattern::Pattern;
@@ -18,7 +19,35 @@ pub(super) struct Requests {
     pub(super) hosts: Vec<HostPattern>,
     /// Empty means all.
     pub(super) targets: Vec<Target>,
+    pub(super) exceptions: Vec<Pattern>,
     pub(super) manual: bool,
+}
+
+impl Requests {
+    /// A path parameter that the key takes but no path has, and those that the paths have. It may be one of the
+    /// application's route if any path matches, or one of any length.
+    pub(super) fn unknown_param(&self, key: &KeySource) -> Option<(String, Vec<String>)> {
+        let patterns: Vec<&Pattern> = self.targets.iter().filter_map(|(_, path)| path.as_deref()).collect();
+        let is_open =
+            patterns.len() < self.targets.len() || patterns.iter().any(|pattern| pattern.has_rest());
+        if is_open || patterns.is_empty() {
+            return None;
+        }
+        let mut known: Vec<&str> = patterns.iter().flat_map(|pattern| pattern.params()).collect();
+        known.sort_unstable();
+        known.dedup();
+        let unknown = key.path_params().into_iter().find(|name| !known.contains(name))?;
+        Some((unknown.to_owned(), known.into_iter().map(str::to_owned).collect()))
+    }
+
+    /// The exception that a request is, if it is one.
+    #[inline]
+    pub(super) fn exception(&self, head: &RequestHead<'_>) -> Option<&Pattern> {
+        if self.exceptions.is_empty() {
+            return None;
+        }
+        self.exceptions.iter().find(|pattern| head.paths().any(|path| pattern.matches(path)))
+    }
 }
 
 impl Rule {
@@ -26,6 +55,10 @@ impl Rule {
     ///
     /// Paths are written as in axum: `/users/{id}`, `/files/{*rest}`. `GET` also matches `HEAD`, because the
     /// same handler serves it.
+    ///
+    /// Within a nested axum router (with the `axum` feature) a path matches either the full path or the path
+    /// that the router with the layer sees: in a router nested at `/auth`, a rule for `/signin` matches
+    /// `/auth/signin`.
     ///
     /// # One resource under several paths
     ///
@@ -94,6 +127,23 @@ impl Rule {
         self
     }
 
+    /// Does not match requests with this path, whatever their method. If called several times, with any of
+    /// them.
+    ///
+    /// Paths are written, and matched, as those that a rule is [`on`](Self::on).
+    ///
+    /// ```
+    /// use ratekeeper::{Quota, Rule};
+    ///
+    /// // Everything but the probes of the load balancer.
+    /// let rule = Rule::new("all", Quota::per_second(100)).except("/health").except("/health/{*probe}");
+    /// # let _ = rule;
+    /// ```
+    pub fn except(mut self, path: impl Into<String>) -> Self {
+        self.exceptions.push(path.into());
+        self
+    }
+
     /// Matches no request: the rule is only charged through [`Limiter::charge`](crate::Limiter::charge).
     ///
     /// An example is the messages of a socket whose opening is counted by other rules of the limiter.
@@ -122,8 +172,12 @@ impl Rule {
 
     /// The requests that the rule matches.
     pub(super) fn requests(&self) -> Result<Requests, ConfigError> {
-        let requests =
-            Requests { hosts: self.host_patterns()?, targets: self.path_patterns()?, manual: self.manual };
+        let requests = Requests {
+            hosts: self.host_patterns()?,
+            targets: self.targets()?,
+            exceptions: self.exceptions.iter().map(|path| self.pattern(path)).collect::<Result<_, _>>()?,
+            manual: self.manual,
+        };
         match self.in_vain() {
             Some(in_vain) if self.manual => Err(ConfigError::Manual { rule: self.name.clone(), in_vain }),
             _ => Ok(requests),
@@ -141,15 +195,16 @@ impl Rule {
         self.hosts.iter().map(parse).collect()
     }
 
-    fn path_patterns(&self) -> Result<Vec<Target>, ConfigError> {
-        let parse = |path: &String| match Pattern::parse(path) {
-            Ok(pattern) => Ok(Arc::new(pattern)),
-            Err(problem) => Err(ConfigError::Path {
-                rule: self.name.clone(),
-                path: path.clone(),
-                reason: problem.to_string(),
-            }),
-        };
+    fn pattern(&self, path: &str) -> Result<Pattern, ConfigError> {
+        Pattern::parse(path).map_err(|problem| ConfigError::Path {
+            rule: self.name.clone(),
+            path: path.to_owned(),
+            reason: problem.to_string(),
+        })
+    }
+
+    fn targets(&self) -> Result<Vec<Target>, ConfigError> {
+        let parse = |path: &String| self.pattern(path).map(Arc::new);
         let target = |(method, path): &(Option<Method>, Option<String>)| {
             Ok((method.clone(), path.as_ref().map(parse).transpose()?))
         };
@@ -164,7 +219,8 @@ impl Rule {
             (None, None) => "what it matches".to_owned(),
         };
         let host = || self.hosts.first().map(|host| format!("the host `{host}`"));
+        let exception = || self.exceptions.first().map(|path| format!("the exception `{path}`"));
         let predicate = || (!self.predicates.is_empty()).then(|| "the predicate".to_owned());
-        self.targets.first().map(target).or_else(host).or_else(predicate)
+        self.targets.first().map(target).or_else(host).or_else(exception).or_else(predicate)
     }
 }

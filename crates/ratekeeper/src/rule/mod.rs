@@ -73,6 +73,8 @@ pub struct Rule {
     hosts: Vec<String>,
     /// Methods and paths. `None` means any.
     targets: Vec<(Option<Method>, Option<String>)>,
+    /// Paths that do not match.
+    exceptions: Vec<String>,
     manual: bool,
     predicates: Vec<Predicate>,
     tiers: Vec<(String, Tier)>,
@@ -126,6 +128,7 @@ impl Rule {
             missing_key: MissingKey::default(),
             hosts: Vec::new(),
             targets: Vec::new(),
+            exceptions: Vec::new(),
             manual: false,
             predicates: Vec::new(),
             tiers: Vec::new(),
@@ -153,7 +156,8 @@ impl Rule {
 
     /// Adds a tier: callers in it have this quota, or no limit, instead of the rule's own quota.
     ///
-    /// [`tier_by`](Self::tier_by) determines who is in it. A caller who changes tiers keeps what it has used.
+    /// [`tier_by`](Self::tier_by) determines who is in it; without it, only a rule that is charged
+    /// [by hand](Self::manual) may have tiers. A caller who changes tiers keeps what it has used.
     pub fn tier(mut self, name: impl Into<String>, tier: impl Into<Tier>) -> Self {
         self.tiers.push((name.into(), tier.into()));
         self
@@ -352,6 +356,7 @@ impl fmt::Debug for Rule {
             .field("quota", &self.quota)
             .field("hosts", &self.hosts)
             .field("targets", &self.targets)
+            .field("exceptions", &self.exceptions)
             .field("tiers", &self.tiers)
             .field("missing_key", &self.missing_key)
             .field("failure", &self.failure)

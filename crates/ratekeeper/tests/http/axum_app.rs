@@ -131,6 +131,43 @@ async fn rules_match_the_whole_path_from_outside_a_nested_router() {
     assert_eq!(statuses(&app, &["/api/users/7", "/api/users/8"]).await, [200, 429]);
 }
 
+/// Whoever writes a router that others nest does not know where.
+#[tokio::test]
+async fn rules_match_the_path_that_their_own_router_sees() {
+    let rule = |path: &str| Rule::new("r", Quota::per_hour(1)).on_path(path).key(key::global());
+    let auth = |path: &str| {
+        let routes = Router::new().route("/signin", get(hello)).route("/users/{id}", get(hello));
+        routes.layer(layer(rule(path)))
+    };
+    for path in ["/signin", "/auth/signin", "/{page}"] {
+        let app = Router::new().nest("/auth", auth(path)).route("/signin", get(hello));
+        assert_eq!(statuses(&app, &["/auth/signin", "/auth/signin"]).await, [200, 429], "{path}");
+        assert_eq!(statuses(&app, &["/signin", "/signin"]).await, [200, 200], "{path}");
+        // At any depth.
+        let app = Router::new().nest("/v1", Router::new().nest("/auth", auth("/signin")));
+        assert_eq!(statuses(&app, &["/v1/auth/signin", "/v1/auth/signin"]).await, [200, 429]);
+    }
+    let app = Router::new().nest("/auth", auth("/other"));
+    assert_eq!(statuses(&app, &["/auth/signin", "/auth/signin"]).await, [200, 200]);
+    let service = Router::new().nest_service("/auth", auth("/signin"));
+    assert_eq!(statuses(&service, &["/auth/signin", "/auth/signin"]).await, [200, 429]);
+}
+
+#[tokio::test]
+async fn a_parameter_is_one_of_the_path_that_the_pattern_matches() {
+    let nested = |rule: Rule| {
+        let rule = rule.key(key::path_param("id"));
+        Router::new().nest("/api", Router::new().route("/users/{number}", get(hello)).layer(layer(rule)))
+    };
+    let rule = || Rule::new("r", Quota::per_hour(1));
+    for rule in
+        [rule().on_path("/users/{id}"), rule().on_path("/api/users/{id}"), rule().on_path("/users/{*id}")]
+    {
+        let app = nested(rule);
+        assert_eq!(statuses(&app, &["/api/users/7", "/api/users/8", "/api/users/7"]).await, [200, 200, 429]);
+    }
+}
+
 /// All paths of up to this many of these segments.
 fn paths_of(segments: &[&str], most: usize) -> Vec<String> {
     let mut paths = vec![String::new()];

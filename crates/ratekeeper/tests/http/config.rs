@@ -204,3 +204,57 @@ fn a_panic_names_the_callers_line() {
 fn a_layer_over_a_quota_that_makes_no_sense_says_so_at_once() {
     let _ = RateLimitLayer::new(Quota::per_second(0));
 }
+
+/// Its callers would all have the rule's own quota.
+#[test]
+fn a_tier_that_nobody_can_be_in_is_refused() {
+    let tiered = |rule: Rule| rule.tier("pro", FINE).tier("staff", Tier::Unlimited);
+    let refused = error([tiered(Rule::new("api", FINE))]);
+    let (rule, tier) = ("api".to_owned(), "pro".to_owned());
+    assert_eq!(refused, ConfigError::TierWithoutLookup { rule, tier });
+    says(&refused, &["rule `api`", "tier `pro`", "`Rule::tier_by`"]);
+    assert!(tiered(Rule::new("api", FINE)).tier_by(|_| None::<&str>).check().is_ok());
+    assert!(tiered(Rule::new("api", FINE)).tier_by_async(|_| async { None::<&str> }).check().is_ok());
+    // The caller of `Limiter::charge` says the tier.
+    assert!(tiered(Rule::new("api", FINE)).manual().check().is_ok());
+}
+
+/// No request would have it, and all of them would share one budget.
+#[test]
+fn a_path_parameter_that_no_path_has_is_refused() {
+    use ratekeeper::KeyExtractor;
+    use ratekeeper::key::{constant, path_param, peer_ip, required};
+
+    let rule = || Rule::new("api", FINE).on_path("/users/{id}").on(Method::GET, "/posts/{post}/{id}");
+    let refused = error([rule().key(path_param("user"))]);
+    let known = vec!["id".to_owned(), "post".to_owned()];
+    let (name, param) = ("api".to_owned(), "user".to_owned());
+    assert_eq!(refused, ConfigError::PathParam { rule: name, param, known });
+    says(&refused, &["rule `api`", "`user`", "`id`, `post`"]);
+    says(
+        &error([Rule::new("api", FINE).on_path("/users").key(path_param("id"))]),
+        &["`id`", "they have none"],
+    );
+    // Wherever in the key it is.
+    assert!(rule().key((peer_ip(), path_param("user"))).check().is_err());
+    assert!(rule().key((peer_ip(), constant("a"), required(path_param("user")))).check().is_err());
+    assert!(rule().key(path_param("id").or(path_param("user"))).check().is_err());
+    let list: Vec<std::sync::Arc<dyn KeyExtractor>> = vec![std::sync::Arc::new(path_param("user"))];
+    assert!(rule().key(list).check().is_err());
+
+    assert!(rule().key((path_param("id"), path_param("post"))).check().is_ok());
+    // It may be one of the application's route.
+    assert!(Rule::new("api", FINE).key(path_param("user")).check().is_ok());
+    assert!(rule().on_path("/users/{id}/{*rest}").key(path_param("user")).check().is_ok());
+    assert!(rule().on_method(Method::POST).key(path_param("user")).check().is_ok());
+}
+
+#[test]
+fn a_bad_exception_is_refused() {
+    let refused = error([Rule::new("api", FINE).except("health")]);
+    says(&refused, &["rule `api`", "path `health`", "begins with `/`"]);
+    says(
+        &error([Rule::new("api", FINE).manual().except("/health")]),
+        &["the exception `/health`", "in vain"],
+    );
+}

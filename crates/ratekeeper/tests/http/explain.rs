@@ -53,6 +53,8 @@ async fn all_that_does_not_fit_is_told() {
             &["the host `example.com` is not `a.example`", "the method `GET` is not `POST`"],
         ),
         (rule("r").when(|_| false), &["a predicate is not true of it"]),
+        (rule("r").except("/login").when(|_| false), &["the path `/login` is an exception"]),
+        (rule("r").on_path("/login").except("/{page}"), &["the path `/login` is an exception, by `/{page}`"]),
         (rule("r").manual(), &["it is charged by hand and matches no request"]),
     ] {
         assert_eq!(mismatches(rule, &request).await, expected);

@@ -12,7 +12,8 @@ fn rules() -> [Rule; 3] {
     [
         Rule::new("messages", Quota::fixed_window(3, MINUTE))
             .tier("pro", Quota::fixed_window(5, MINUTE))
-            .tier("staff", Tier::Unlimited),
+            .tier("staff", Tier::Unlimited)
+            .manual(),
         Rule::new("bytes", Quota::per_minute(1_000)).cost(10),
         Rule::new("log", Quota::sliding_log(3, MINUTE)),
     ]

@@ -284,3 +284,25 @@ fn what_a_rule_says_in_vain_is_an_error() {
         assert_eq!(error, expected);
     }
 }
+
+#[tokio::test]
+async fn an_exception_is_not_counted_however_it_is_spelled() {
+    let rule = || {
+        Rule::new("r", Quota::per_minute(1)).key(key::global()).except("/health").except("/metrics/{*rest}")
+    };
+    // Alone, and beside others.
+    for rules in [vec![rule()], vec![rule(), Rule::new("other", Quota::per_minute(9)).on_path("/other")]] {
+        let app = App::new(rules);
+        for path in ["/health", "/health?x", "/%68ealth", "/metrics/a/b"] {
+            assert_eq!(app.admitted(3, || get(path)).await, 3, "{path}");
+            assert_eq!(app.admitted(1, || request(Method::POST, path)).await, 1, "{path}");
+        }
+        assert_eq!(app.admitted(3, || get("/")).await, 1);
+        for path in ["/health/", "/metrics", "/metrics/", "/healthy", "//health"] {
+            assert_eq!(app.admitted(1, || get(path)).await, 0, "{path}");
+        }
+    }
+    let below = App::new([rule().on_path("/metrics/{*rest}").on_path("/api/{*rest}")]);
+    assert_eq!(below.admitted(3, || get("/metrics/a")).await, 3);
+    assert_eq!(below.admitted(3, || get("/api/a")).await, 1);
+}

@@ -10,11 +10,11 @@ use crate::batch::decode::{Answered, Garbled};
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
 use crate::error::{is_of_the_call, is_refusal, unavailable};
-use crate::request::{Ask, Charges, Kind};
+use crate::request::{Ask, Charges, Intent};
 
 /// The result of a flight.
 #[derive(Debug, Default)]
-pub(crate) struct Landed {
+pub(crate) struct Received {
     /// The server's time.
     pub(crate) time: Option<Timestamp>,
     /// Not done, and to be sent again.
@@ -53,7 +53,7 @@ impl Failure {
     }
 }
 
-impl Landed {
+impl Received {
     /// Remembers that the server failed.
     fn fail(&mut self, error: &StoreError, connection: Fate) {
         let failure = Failure { error: error.clone(), connection };
@@ -66,74 +66,75 @@ impl Landed {
 
 impl InFlight {
     /// Reads the answers, and passes them on.
-    pub(crate) fn land(self, values: Vec<Value>, denied: &DenialCache, config: &Config) -> Landed {
-        let mut landed = Landed::default();
+    pub(crate) fn receive(self, values: Vec<Value>, denied: &DenialCache, config: &Config) -> Received {
+        let mut received = Received::default();
         if values.len() != self.commands.len() {
             let error =
                 StoreError::new(StoreErrorKind::Protocol).with_source("Redis gave another number of answers");
-            landed.fail(&error, Fate::Broken);
+            received.fail(&error, Fate::Broken);
             self.fail(&error);
-            return landed;
+            return received;
         }
         let sent_at = self.sent_at;
         for (command, value) in self.commands.into_iter().zip(values) {
             let value = match value.extract_error() {
                 Ok(value) => value,
                 Err(error) => {
-                    command.refused(error, config, &mut landed);
+                    command.refused(error, config, &mut received);
                     continue;
                 }
             };
             match (&command.kind, value) {
                 (CommandKind::Script(_), Value::BulkString(reply)) => {
-                    command.answered(&reply, sent_at, denied, &mut landed);
+                    command.answered(&reply, sent_at, denied, &mut received);
                 }
                 (CommandKind::Settle | CommandKind::Reset, Value::Int(_)) => command.done(denied),
                 (CommandKind::Asking | CommandKind::Time, _) => {}
-                _ => command.garbled("Redis answered something else than it was asked", &mut landed),
+                _ => command.garbled("Redis answered something else than it was asked", &mut received),
             }
         }
-        landed
+        received
     }
 }
 
 impl Command {
     /// The script has decided.
-    fn answered(mut self, reply: &[u8], sent_at: Passed, denied: &DenialCache, landed: &mut Landed) {
+    fn answered(mut self, reply: &[u8], sent_at: Passed, denied: &DenialCache, received: &mut Received) {
         let CommandKind::Script(call) = &self.kind else { return };
         let answer = match call.read(reply) {
             Ok((time, answer)) => {
-                landed.time = Some(time);
+                received.time = Some(time);
                 answer
             }
-            Err(Garbled(why)) => return self.garbled(why, landed),
+            Err(Garbled(why)) => return self.garbled(why, received),
         };
         let Some(answer) = answer else {
             // It was too late by what was known of the server's clock. Now more is known.
             let (in_time, late): (Vec<_>, Vec<_>) =
                 self.asks.into_iter().flatten().partition(|ask| ask.deadline > Instant::now());
-            landed.again.extend(in_time);
+            received.again.extend(in_time);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
             return;
         };
         let charges: Few<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
-        let peek = matches!(self.asks.iter().flatten().next(), Some(Ask { kind: Kind::Peek { .. }, .. }));
+        let intents: Few<_> = self.asks.iter().flatten().map(Ask::intent).collect();
+        let peek = intents.first() == Some(&Some(Intent::Peek));
         let mut all = Few::with_capacity(charges.len());
-        let parts: Few<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
+        let parts: Few<bool> = intents.iter().map(|intent| *intent == Some(Intent::ChargePart)).collect();
         let decided = call.decide(&charges, &parts, &answer, |answered, counters, places| {
             // A peek has changed nothing, so there is nothing new to learn.
             if !peek && !answered.is_disputed {
-                denied.learn(charges[answered.request], counters, places, &answered.verdict, sent_at);
+                denied.learn(charges[answered.request], counters, places, &answered.decision, sent_at);
             }
             all.push(answered);
         });
         drop(charges);
         if let Err(Garbled(why)) = decided {
-            return self.garbled(why, landed);
+            return self.garbled(why, received);
         }
-        for Answered { request, verdict, before, .. } in all {
+        for Answered { request, decision, before, .. } in all {
             if let Some(ask) = self.asks[request].take() {
-                landed.again.extend(ask.decided(verdict, before));
+                received.again.extend(ask.decided(decision, before));
             }
         }
     }
@@ -147,30 +148,30 @@ impl Command {
         }
     }
 
-    fn garbled(self, why: &'static str, landed: &mut Landed) {
+    fn garbled(self, why: &'static str, received: &mut Received) {
         let error = StoreError::new(StoreErrorKind::Protocol).with_source(why);
-        landed.fail(&error, Fate::Broken);
+        received.fail(&error, Fate::Broken);
         self.asks.into_iter().flatten().for_each(|ask| ask.fail(&error));
     }
 
     /// Redis has done nothing, and said why; or something on the way says that it failed.
-    fn refused(self, error: RedisError, config: &Config, landed: &mut Landed) {
+    fn refused(self, error: RedisError, config: &Config, received: &mut Received) {
         let asks = self.asks.into_iter().flatten();
         match error.kind() {
             ErrorKind::Server(ServerErrorKind::NoScript) => {
-                landed.scripts_missing = true;
-                landed.again.extend(asks);
+                received.scripts_missing = true;
+                received.again.extend(asks);
             }
             _ if config.cluster && is_elsewhere(&error) => {
-                landed.elsewhere.extend(asks.map(|ask| (ask, error.clone())));
+                received.elsewhere.extend(asks.map(|ask| (ask, error.clone())));
             }
             _ if is_of_the_call(&error) => {
-                landed.refused_some = true;
+                received.refused_some = true;
                 let mut asks: Vec<_> = asks.collect();
                 match asks.pop() {
                     // Only some of those that shared the call may be to blame. Nothing was counted, and from
                     // now on each has a call of its own.
-                    Some(last) if !asks.is_empty() => landed.again.extend(asks.into_iter().chain([last])),
+                    Some(last) if !asks.is_empty() => received.again.extend(asks.into_iter().chain([last])),
                     only => only.into_iter().for_each(|ask| ask.fail(&unavailable(error.clone()))),
                 }
             }
@@ -183,9 +184,9 @@ impl Command {
                 let error = unavailable(error);
                 let (settlements, others): (Vec<_>, Vec<_>) =
                     asks.partition(|ask| nothing_done && ask.settlement().is_some());
-                landed.again.extend(settlements);
+                received.again.extend(settlements);
                 others.into_iter().for_each(|ask| ask.fail(&error));
-                landed.fail(&error, if only_reads { Fate::Left } else { Fate::Kept });
+                received.fail(&error, if only_reads { Fate::Left } else { Fate::Kept });
             }
         }
     }

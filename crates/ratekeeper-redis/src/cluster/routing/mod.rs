@@ -30,13 +30,13 @@ pub(crate) struct Router {
     denied: Arc<DenialCache>,
     seeds: Vec<Client>,
     map: RwLock<Map>,
-    links: Mutex<HashMap<Address, Node>>,
+    nodes: Mutex<HashMap<Address, Node>>,
     /// Signals that the slot map is to be refreshed.
     wanted: Arc<Notify>,
     /// Settlements of slots that no node has, until one does.
-    homeless: Mutex<Vec<Ask>>,
+    unrouted: Mutex<Vec<Ask>>,
     /// Bounds how many requests wait for a node to be connected, or for a moving slot to have a known node.
-    between: Arc<Semaphore>,
+    parked: Arc<Semaphore>,
     /// Where they wait, as callers may be outside any runtime.
     runtime: Handle,
     /// Whether the cluster works as a whole, which means all nodes that have slots.
@@ -46,7 +46,7 @@ pub(crate) struct Router {
 /// The connection to a node.
 #[derive(Debug)]
 struct Node {
-    link: Connection,
+    connection: Connection,
     /// When it was last asked about a slot that was moving to it.
     asked: Option<Instant>,
 }
@@ -65,10 +65,10 @@ impl Router {
             denied,
             seeds,
             map: RwLock::default(),
-            links: Mutex::default(),
+            nodes: Mutex::default(),
             wanted: Arc::default(),
-            homeless: Mutex::default(),
-            between: Arc::new(Semaphore::new(config.max_waiting.min(Semaphore::MAX_PERMITS))),
+            unrouted: Mutex::default(),
+            parked: Arc::new(Semaphore::new(config.max_waiting.min(Semaphore::MAX_PERMITS))),
             runtime: Handle::current(),
             breaker: Breaker::of_several(),
         });
@@ -82,10 +82,10 @@ impl Router {
 
     /// The error to answer with instead of asking about a counter.
     pub(crate) fn refuses(&self, slot: u16) -> Option<StoreError> {
-        let error = match self.link(slot) {
+        let error = match self.connection(slot) {
             // Requests wait for its connection.
-            Some(link) if link.breaker().is_untried() => return None,
-            Some(link) => link.refuses()?,
+            Some(connection) if connection.breaker().is_untried() => return None,
+            Some(connection) => connection.refuses()?,
             None => {
                 self.breaker.error().unwrap_or_else(|| unavailable("no node of the cluster has this slot"))
             }
@@ -97,17 +97,17 @@ impl Router {
 
     /// Puts something in line at the node that has its counters. It always gets an answer.
     pub(crate) fn put(self: &Arc<Self>, ask: Ask) {
-        match self.link(ask.slot()) {
-            Some(link) if !link.breaker().is_open() => link.put(ask),
+        match self.connection(ask.slot()) {
+            Some(connection) if !connection.breaker().is_open() => connection.put(ask),
             // A new node is still being connected to. (It keeps settlements itself.)
-            Some(link) if link.breaker().is_untried() && ask.settlement().is_none() => {
-                self.put_later(Some(link), ask);
+            Some(connection) if connection.breaker().is_untried() && ask.settlement().is_none() => {
+                self.put_when_possible(Some(connection), ask);
             }
-            link => {
+            connection => {
                 self.wanted.notify_one();
-                match link {
-                    Some(link) => link.put(ask),
-                    None if ask.settlement().is_some() => self.shelter(ask),
+                match connection {
+                    Some(connection) => connection.put(ask),
+                    None if ask.settlement().is_some() => self.keep_unrouted(ask),
                     None => ask.fail(&unavailable("no node of the cluster has this slot")),
                 }
             }
@@ -115,35 +115,35 @@ impl Router {
     }
 
     /// Keeps a settlement until the slot map is refreshed. If there are too many, it is not made.
-    fn shelter(&self, mut ask: Ask) {
+    fn keep_unrouted(&self, mut ask: Ask) {
         (ask.attempts, ask.redirects) = (0, 0);
         ask.asking = false;
         ask.expire(&unavailable("no node of the cluster has this slot"));
-        let mut homeless = self.homeless.lock().unwrap_or_else(PoisonError::into_inner);
-        if homeless.len() < self.config.max_waiting {
-            homeless.push(ask);
+        let mut unrouted = self.unrouted.lock().unwrap_or_else(PoisonError::into_inner);
+        if unrouted.len() < self.config.max_waiting {
+            unrouted.push(ask);
         }
     }
 
     pub(crate) fn close(&self) {
-        self.links().values().for_each(|node| node.link.close());
+        self.nodes().values().for_each(|node| node.connection.close());
         self.wanted.notify_one();
     }
 
-    fn link(&self, slot: u16) -> Option<Connection> {
+    fn connection(&self, slot: u16) -> Option<Connection> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
         let address = map.node(slot)?;
-        self.links().get(address).map(|node| node.link.clone())
+        self.nodes().get(address).map(|node| node.connection.clone())
     }
 
-    fn links(&self) -> MutexGuard<'_, HashMap<Address, Node>> {
+    fn nodes(&self) -> MutexGuard<'_, HashMap<Address, Node>> {
         // Nothing done under the lock panics half-way.
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn link_to(self: &Arc<Self>, address: &Address) -> Connection {
-        if let Some(node) = self.links().get(address) {
-            return node.link.clone();
+    fn connect_to(self: &Arc<Self>, address: &Address) -> Connection {
+        if let Some(node) = self.nodes().get(address) {
+            return node.connection.clone();
         }
         let info = at(self.node_info(), address.0.clone(), address.1);
         let (router, host) = (Arc::downgrade(self), address.0.clone());
@@ -151,7 +151,7 @@ impl Router {
             (Some(router), Some(error)) => router.redirect(ask, error, &host),
             (Some(router), None) => {
                 router.wanted.notify_one();
-                router.shelter(ask);
+                router.keep_unrouted(ask);
             }
             (None, _) => ask.fail(&unavailable("the store has ended")),
         });
@@ -161,11 +161,11 @@ impl Router {
         let start = || {
             let (target, denied) = (Target::Node(info), Arc::clone(&self.denied));
             Node {
-                link: Connection::start(target, &self.config, denied, Some(redirect), Some(probed)),
+                connection: Connection::start(target, &self.config, denied, Some(redirect), Some(probed)),
                 asked: None,
             }
         };
-        self.links().entry(address.clone()).or_insert_with(start).link.clone()
+        self.nodes().entry(address.clone()).or_insert_with(start).connection.clone()
     }
 
     /// Hash tags of some slots that a node has by the map.

@@ -15,7 +15,7 @@ use crate::request::Ask;
 /// How often a request may be redirected.
 const REDIRECTS: u8 = 8;
 /// How long a request waits for a slot that is between two nodes.
-const BETWEEN: Duration = Duration::from_millis(1);
+const SLOT_PAUSE: Duration = Duration::from_millis(1);
 
 impl Router {
     /// Sends a request to where the node on this host says that it belongs.
@@ -24,7 +24,7 @@ impl Router {
         let settles = ask.settlement().is_some();
         if ask.redirects > REDIRECTS && settles {
             self.wanted.notify_one();
-            return self.shelter(ask);
+            return self.keep_unrouted(ask);
         }
         if ask.redirects > REDIRECTS || (ask.deadline <= Instant::now() && !settles) {
             return ask.fail(&unavailable(error.clone()));
@@ -34,11 +34,11 @@ impl Router {
             self.wanted.notify_one();
         }
         let target = error.redirect_node().and_then(|(address, slot)| Some((parse(address, host)?, slot)));
-        let link = match (error.kind(), target) {
+        let connection = match (error.kind(), target) {
             (ErrorKind::Server(ServerErrorKind::Moved), Some((address, slot))) => {
                 ask.asking = false;
                 self.map.write().unwrap_or_else(PoisonError::into_inner).set(slot, &address);
-                Some(self.link_to(&address))
+                Some(self.connect_to(&address))
             }
             // Some of its counters are on this node and some on the other, until the slot has moved. (If one
             // of several counters is not here, Redis before 7 says that all are there.)
@@ -53,57 +53,58 @@ impl Router {
                 if ask.redirects == 1 =>
             {
                 ask.asking = false;
-                self.link(ask.slot())
+                self.connection(ask.slot())
             }
             (ErrorKind::Server(ServerErrorKind::Ask), Some((address, _))) => {
                 ask.asking = true;
-                let link = self.link_to(&address);
-                if let Some(node) = self.links().get_mut(&address) {
+                let connection = self.connect_to(&address);
+                if let Some(node) = self.nodes().get_mut(&address) {
                     node.asked = Some(Instant::now());
                 }
-                Some(link)
+                Some(connection)
             }
             // The slot is between two nodes, or the address of its node is not known. A moment later it may
             // be.
             _ => None,
         };
-        match link {
-            // (The link keeps settlements.)
-            Some(link) if link.refuses().is_none() || settles => link.put(ask),
-            link => self.put_later(link, ask),
+        match connection {
+            // (The connection keeps settlements.)
+            Some(connection) if connection.refuses().is_none() || settles => connection.put(ask),
+            connection => self.put_when_possible(connection, ask),
         }
     }
 
     /// Puts something in line later, when that is possible, unless too many wait already.
-    pub(super) fn put_later(self: &Arc<Self>, link: Option<Connection>, ask: Ask) {
-        match Arc::clone(&self.between).try_acquire_owned() {
+    pub(super) fn put_when_possible(self: &Arc<Self>, connection: Option<Connection>, ask: Ask) {
+        match Arc::clone(&self.parked).try_acquire_owned() {
             Ok(place) => {
                 let router = Arc::clone(self);
                 self.runtime.spawn(async move {
-                    router.wait_between(link, ask).await;
+                    router.wait_for_node(connection, ask).await;
                     drop(place);
                 });
             }
-            Err(_) if ask.settlement().is_some() => self.shelter(ask),
+            Err(_) if ask.settlement().is_some() => self.keep_unrouted(ask),
             Err(_) => ask.fail(&unavailable("too many requests wait for slots that are on their way")),
         }
     }
 
     /// Waits for a new node to be connected, or for a slot to have a node, as long as there is time.
-    async fn wait_between(self: Arc<Self>, link: Option<Connection>, mut ask: Ask) {
-        let Some(link) = link else {
-            sleep(BETWEEN).await;
+    async fn wait_for_node(self: Arc<Self>, connection: Option<Connection>, mut ask: Ask) {
+        let Some(connection) = connection else {
+            sleep(SLOT_PAUSE).await;
             ask.asking = false;
             return self.put(ask);
         };
-        let mut states = link.breaker().watch();
+        let mut states = connection.breaker().watch();
         // A request that another node sent there may wait until the node works, others only until it is known
         // whether it does.
         let is_sent = ask.redirects > 0;
-        let works = states.wait_for(|state| !state.is_open() || !(is_sent || link.breaker().is_untried()));
-        // The link always answers; if it is too late, it says so.
+        let works =
+            states.wait_for(|state| !state.is_open() || !(is_sent || connection.breaker().is_untried()));
+        // The connection always answers; if it is too late, it says so.
         drop(timeout_at(ask.deadline, works).await);
-        link.put(ask);
+        connection.put(ask);
     }
 }
 

@@ -11,8 +11,8 @@ use redis::{ConnectionAddr, ConnectionInfo, RedisError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Node, Router};
-use crate::cluster::topology::discovery::Survey;
-use crate::cluster::topology::schedule::{Mood, Rhythm};
+use crate::cluster::topology::discovery::{Discovered, Kept, discover};
+use crate::cluster::topology::schedule::{Health, Schedule};
 use crate::cluster::topology::slot_map::{Address, Map};
 use crate::connection::{Connection, at};
 use crate::error::unavailable;
@@ -26,8 +26,8 @@ const KEPT: Duration = Duration::from_secs(60);
 impl Router {
     /// Asks the nodes which of them has which slots: those known now, and those that the store was built
     /// with, in case all that are known now are wrong.
-    async fn refresh(self: &Arc<Self>, survey: &mut Survey) -> Result<News, RedisError> {
-        let known: Vec<Address> = self.links().keys().cloned().collect();
+    async fn refresh(self: &Arc<Self>, kept: &mut Kept) -> Result<News, RedisError> {
+        let known: Vec<Address> = self.nodes().keys().cloned().collect();
         let known = known.into_iter().map(|(host, port)| at(self.node_info(), host, port));
         let seeds = self.seeds.iter().map(|seed| seed.get_connection_info().clone());
         let address = |info: &ConnectionInfo| match info.addr() {
@@ -38,13 +38,14 @@ impl Router {
         };
         let nodes = known.chain(seeds).filter_map(|info| Some((address(&info)?, info))).collect();
         let believed = self.map.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let found = survey.ask(&nodes, &believed).await?;
-        Ok(News { agreed: found.agreed, is_new: self.take(found.map) })
+        let Discovered { map, agreed } =
+            discover(&nodes, kept, &believed, self.config.connect_timeout).await?;
+        Ok(News { agreed, is_new: self.take(map) })
     }
 
     /// Does the same, and keeps the breaker up to date meanwhile, as it takes a while if no node answers.
-    async fn refresh_and_tell(self: &Arc<Self>, survey: &mut Survey) -> Result<News, RedisError> {
-        let refreshing = self.refresh(survey);
+    async fn refresh_and_tell(self: &Arc<Self>, kept: &mut Kept) -> Result<News, RedisError> {
+        let refreshing = self.refresh(kept);
         tokio::pin!(refreshing);
         loop {
             let mut changes = self.changes();
@@ -67,20 +68,20 @@ impl Router {
         if is_new {
             // For instance, a replica has taken over, and until then all nodes may have said that the cluster
             // is down.
-            self.links().values().for_each(|node| node.link.retry());
+            self.nodes().values().for_each(|node| node.connection.retry());
         }
         for node in &nodes {
-            self.link_to(node);
+            self.connect_to(node);
         }
-        self.links().retain(|address, node| {
+        self.nodes().retain(|address, node| {
             let kept = nodes.contains(address) || node.asked.is_some_and(|asked| asked.elapsed() < KEPT);
             if !kept {
-                node.link.close();
+                node.connection.close();
             }
             kept
         });
-        let homeless = std::mem::take(&mut *self.homeless.lock().unwrap_or_else(PoisonError::into_inner));
-        homeless.into_iter().for_each(|ask| self.put(ask));
+        let unrouted = std::mem::take(&mut *self.unrouted.lock().unwrap_or_else(PoisonError::into_inner));
+        unrouted.into_iter().for_each(|ask| self.put(ask));
         is_new
     }
 
@@ -107,21 +108,22 @@ impl Router {
     /// known.
     fn trouble(&self) -> (Option<StoreError>, bool) {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let links = self.links();
-        let links = links.iter().filter(|(address, _)| map.has_slots(address)).map(|(_, node)| &node.link);
-        let (new, tried): (Vec<_>, Vec<_>) = links.partition(|link| link.breaker().is_untried());
+        let nodes = self.nodes();
+        let nodes =
+            nodes.iter().filter(|(address, _)| map.has_slots(address)).map(|(_, node)| &node.connection);
+        let (new, tried): (Vec<_>, Vec<_>) = nodes.partition(|connection| connection.breaker().is_untried());
         (tried.into_iter().find_map(Connection::refuses), new.is_empty())
     }
 
     /// Futures that complete when a node fails, or works again.
     fn changes(&self) -> FuturesUnordered<impl Future<Output = ()> + use<>> {
-        let links = self.links();
+        let nodes = self.nodes();
         let change = |node: &Node| {
-            let mut states = node.link.breaker().watch();
+            let mut states = node.connection.breaker().watch();
             let was_open = states.borrow().is_open();
             async move { drop(states.wait_for(|state| state.is_open() != was_open).await) }
         };
-        links.values().map(change).collect()
+        nodes.values().map(change).collect()
     }
 }
 
@@ -148,30 +150,30 @@ impl Drop for Ending {
 pub(super) async fn refresh_for_ever(router: Weak<Router>) {
     let _ending = Ending(router.clone());
     let Some(strong) = router.upgrade() else { return };
-    let (mut survey, mut rhythm) =
-        (Survey::new(strong.config.connect_timeout), Rhythm::new(strong.config.max_backoff));
+    let (mut schedule, mut kept) = (Schedule::new(strong.config.max_backoff), Kept::new());
     let wanted = Arc::clone(&strong.wanted);
     drop(strong);
     loop {
         let Some(strong) = router.upgrade() else { return };
-        let refreshed = strong.refresh_and_tell(&mut survey).await;
+        let refreshed = strong.refresh_and_tell(&mut kept).await;
         if matches!(refreshed, Ok(News { is_new: true, .. })) {
-            rhythm.restart();
+            schedule.restart();
         }
         // Subscribed before the states are looked at, so that no change falls in between.
         let mut changes = strong.changes();
         let agreed = matches!(refreshed, Ok(News { agreed: true, .. }));
-        let mood = match strong.tell(refreshed.err()) {
-            false => Mood::Trouble,
-            true if agreed => Mood::Calm,
-            true => Mood::Doubt,
+        let health = match strong.tell(refreshed.err()) {
+            false => Health::Failing,
+            true if agreed => Health::Well,
+            true => Health::Unsure,
         };
         drop(strong);
-        if mood == Mood::Calm {
-            survey.rest();
+        if health == Health::Well {
+            // No node is asked for a while.
+            kept.clear();
         }
         let asked = Instant::now();
-        let due = sleep_until(asked + rhythm.pause(mood));
+        let due = sleep_until(asked + schedule.pause(health));
         tokio::pin!(due);
         let mut is_wanted = false;
         loop {
@@ -179,14 +181,14 @@ pub(super) async fn refresh_for_ever(router: Weak<Router>) {
                 () = &mut due => break,
                 () = wanted.notified(), if !is_wanted => {
                     is_wanted = true;
-                    let soon = (asked + rhythm.pause_if_wanted()).max(Instant::now() + BURST);
+                    let soon = (asked + schedule.pause_if_wanted()).max(Instant::now() + BURST);
                     if soon < due.deadline() {
                         due.as_mut().reset(soon);
                     }
                 }
                 // When a node fails or comes back, its slots may have moved, so the nodes are asked.
                 Some(()) = changes.next() => {
-                    rhythm.restart();
+                    schedule.restart();
                     sleep(BURST).await;
                     break;
                 }

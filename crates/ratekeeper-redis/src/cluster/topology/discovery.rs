@@ -1,153 +1,80 @@
 //! Asks the nodes which of them has which slots.
 
-use std::collections::{HashMap, HashSet};
-use std::fmt;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{Client, ConnectionInfo, ErrorKind, RedisError};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use super::majority::elect;
 use super::slot_map::{Address, Map};
 use crate::connection::open;
 
 /// How long to wait for other answers after the first one, in addition to the time that one took.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The nodes that are asked, and what is kept from one round to the next.
-pub(in crate::cluster) struct Survey {
-    /// How long a node may take to answer.
-    patience: Duration,
-    /// The connections to the nodes that answered last.
-    kept: HashMap<Address, MultiplexedConnection>,
-    /// Nodes that have not answered yet. They are not asked again until they have, or were given up:
-    /// otherwise a node that hangs would find all the questions when it resumes.
-    pending: FuturesUnordered<BoxFuture<'static, Answer>>,
-    silent: HashSet<Address>,
-    /// How many times the nodes were asked.
-    round: u64,
-}
-
 /// What the nodes report.
 #[derive(Debug)]
-pub(in crate::cluster) struct Found {
+pub(in crate::cluster) struct Discovered {
     pub(in crate::cluster) map: Map,
     /// Whether most of the nodes that were asked have reported this.
     pub(in crate::cluster) agreed: bool,
 }
 
-struct Answer {
-    node: Address,
-    round: u64,
-    said: Result<(Map, MultiplexedConnection), RedisError>,
-}
+/// The connections to the nodes that answered last.
+pub(in crate::cluster) type Kept = HashMap<Address, MultiplexedConnection>;
 
-impl fmt::Debug for Survey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Survey").field("silent", &self.silent).finish_non_exhaustive()
-    }
-}
-
-impl Survey {
-    pub(in crate::cluster) fn new(patience: Duration) -> Self {
-        Self {
-            patience,
-            kept: HashMap::new(),
-            pending: FuturesUnordered::new(),
-            silent: HashSet::new(),
-            round: 0,
-        }
-    }
-
-    /// Asks all nodes at once. Returns as soon as most report the same, or a moment after the first has
-    /// answered: a node that does not answer must not keep the others from being believed.
-    pub(in crate::cluster) async fn ask(
-        &mut self,
-        nodes: &HashMap<Address, ConnectionInfo>,
-        believed: &Map,
-    ) -> Result<Found, RedisError> {
-        self.round += 1;
-        let began = Instant::now();
-        let (mut until, mut able) = (began + self.patience, nodes.len());
-        nodes.iter().for_each(|(node, info)| self.ask_one(node, info));
-        let mut error = RedisError::from((ErrorKind::Io, "no node of the cluster answers"));
-        let mut answers: Vec<(Address, Map)> = Vec::new();
-        while let Ok(Some(answer)) = timeout_at(until, self.pending.next()).await {
-            self.silent.remove(&answer.node);
-            // It may have been dropped since it was asked.
-            let Some(info) = nodes.get(&answer.node) else { continue };
-            match answer.said {
-                Ok((map, connection)) => {
-                    self.kept.insert(answer.node.clone(), connection);
-                    if answer.round != self.round {
-                        // It was slow, and much may have changed since.
-                        self.ask_one(&answer.node, info);
-                        continue;
-                    }
-                    if answers.is_empty() {
-                        until = until.min(Instant::now() + began.elapsed() + GRACE);
-                    }
-                    answers.push((answer.node, map));
+/// Asks all nodes at once. Returns as soon as most report the same, or a moment after the first has answered:
+/// a node that does not answer must not keep the others from being believed.
+pub(in crate::cluster) async fn discover(
+    nodes: &HashMap<Address, ConnectionInfo>,
+    kept: &mut Kept,
+    believed: &Map,
+    timeout: Duration,
+) -> Result<Discovered, RedisError> {
+    let began = Instant::now();
+    let (mut until, mut able) = (began + timeout, nodes.len());
+    let ask = |(node, info)| slots(kept.remove(node), info, node, timeout);
+    let mut pending: FuturesUnordered<_> = nodes.iter().map(ask).collect();
+    let mut error = RedisError::from((ErrorKind::Io, "no node of the cluster answers"));
+    let mut answers = Vec::new();
+    while let Ok(Some(answer)) = timeout_at(until, pending.next()).await {
+        match answer {
+            Ok((node, map, connection)) => {
+                kept.insert(node, connection);
+                if answers.is_empty() {
+                    until = until.min(Instant::now() + began.elapsed() + GRACE);
                 }
-                Err(failed) => {
-                    self.kept.remove(&answer.node);
-                    able = able.saturating_sub(1);
-                    error = failed;
-                }
+                answers.push(map);
             }
-            if majority(&answers, able).is_some() {
-                break;
+            Err(failed) => {
+                able -= 1;
+                error = failed;
             }
         }
-        if answers.is_empty() {
-            return Err(error);
+        if best(&answers, believed).is_some_and(|(_, votes)| 2 * votes > able) {
+            break;
         }
-        let said_by_most = majority(&answers, able).cloned();
-        let are_many = 2 * answers.len() > nodes.len();
-        let agreed = are_many && said_by_most.is_some();
-        let mut map = said_by_most.unwrap_or_else(|| elect(&answers, believed));
-        if !are_many {
-            // The silent nodes might know of slots that these have forgotten.
-            map.fill(believed);
-        }
-        Ok(Found { map, agreed })
     }
-
-    /// Closes all connections, as no node is asked for a while.
-    pub(in crate::cluster) fn rest(&mut self) {
-        self.kept.clear();
-        self.pending.clear();
-        self.silent.clear();
+    let Some((map, votes)) = best(&answers, believed) else { return Err(error) };
+    let (mut map, are_many) = (map.clone(), 2 * answers.len() > nodes.len());
+    if !are_many {
+        // The silent nodes might know of slots that these have forgotten.
+        map.fill(believed);
     }
-
-    fn ask_one(&mut self, node: &Address, info: &ConnectionInfo) {
-        if !self.silent.insert(node.clone()) {
-            return;
-        }
-        let (node, info) = (node.clone(), info.clone());
-        let (kept, patience, round) = (self.kept.get(&node).cloned(), self.patience, self.round);
-        let asking = async move {
-            let said = timeout(patience, slots(kept, &info, &node, patience)).await.unwrap_or_else(|_| {
-                Err(RedisError::from((ErrorKind::Io, "a node of the cluster did not answer in time")))
-            });
-            Answer { node, round, said }
-        };
-        self.pending.push(Box::pin(asking));
-    }
+    Ok(Discovered { map, agreed: are_many && 2 * votes > able })
 }
 
-/// What more than half of the nodes that can answer report.
-fn majority(answers: &[(Address, Map)], able: usize) -> Option<&Map> {
-    if 2 * answers.len() <= able {
-        return None;
-    }
-    let is_said_by_most =
-        |map: &&Map| 2 * answers.iter().filter(|(_, other)| other.agrees(map)).count() > able;
-    answers.iter().map(|(_, map)| map).find(is_said_by_most)
+/// The map that most nodes report, and how many do. Of several, the one that knows of more slots: a node that
+/// has forgotten the others reports only itself. And then the one that is believed so far. What the map has
+/// wrong, the nodes correct one by one, with `MOVED`.
+fn best<'a>(answers: &'a [Map], believed: &Map) -> Option<(&'a Map, usize)> {
+    let votes = |map: &Map| answers.iter().filter(|other| other.agrees(map)).count();
+    let weight = |map: &Map| (votes(map), map.slots.iter().flatten().count(), map.agrees(believed));
+    let best = answers.iter().max_by_key(|map| weight(map))?;
+    Some((best, votes(best)))
 }
 
 /// Asks one node, over the connection that was kept if it still works.
@@ -155,16 +82,43 @@ async fn slots(
     kept: Option<MultiplexedConnection>,
     info: &ConnectionInfo,
     node: &Address,
-    patience: Duration,
-) -> Result<(Map, MultiplexedConnection), RedisError> {
-    let mut command = redis::cmd("CLUSTER");
-    command.arg("SLOTS");
+    timeout: Duration,
+) -> Result<(Address, Map, MultiplexedConnection), RedisError> {
+    let command = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
     if let Some(mut connection) = kept
         && let Ok(answer) = command.query_async(&mut connection).await
     {
-        return Ok((Map::read(&answer, node)?, connection));
+        return Ok((node.clone(), Map::read(&answer, node)?, connection));
     }
-    let mut connection = open(&Client::open(info.clone())?, patience).await?;
+    let mut connection = open(&Client::open(info.clone())?, timeout).await?;
     let answer = command.query_async(&mut connection).await?;
-    Ok((Map::read(&answer, node)?, connection))
+    Ok((node.clone(), Map::read(&answer, node)?, connection))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(ranges: &[(std::ops::RangeInclusive<u16>, u16)]) -> Map {
+        let mut map = Map { nodes: Vec::new(), slots: vec![None; 16_384] };
+        for (range, port) in ranges {
+            range.clone().for_each(|slot| map.set(slot, &("host".to_owned(), *port)));
+        }
+        map
+    }
+
+    #[test]
+    fn most_are_believed_then_who_knows_more_then_what_was() {
+        let (was, is) = (map(&[(0..=99, 1), (100..=199, 2)]), map(&[(0..=99, 3), (100..=199, 2)]));
+        let believed = |answers: &[Map], before: &Map| best(answers, before).map(|(map, _)| map.clone());
+        assert!(believed(&[was.clone(), is.clone(), is.clone()], &was).unwrap().agrees(&is));
+        let forgetful = map(&[(0..=99, 1)]);
+        for answers in [[forgetful.clone(), is.clone()], [is.clone(), forgetful.clone()]] {
+            assert!(believed(&answers, &forgetful).unwrap().agrees(&is));
+        }
+        for before in [&was, &is] {
+            assert!(believed(&[was.clone(), is.clone()], before).unwrap().agrees(before));
+        }
+        assert!(best(&[], &was).is_none());
+    }
 }

@@ -12,25 +12,25 @@ const WANTED: Duration = Duration::from_millis(200);
 /// The pauses between two rounds. They grow for as long as nothing changes: what has not helped for a minute
 /// is unlikely to help in the next moment, and every process of a fleet asks.
 #[derive(Debug)]
-pub(in crate::cluster) struct Rhythm {
+pub(in crate::cluster) struct Schedule {
     longest: Duration,
     in_trouble: Backoff,
     in_doubt: Backoff,
     wanted: Backoff,
 }
 
-/// How to judge an answer.
+/// What is known of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cluster) enum Mood {
+pub(in crate::cluster) enum Health {
     /// All is well.
-    Calm,
+    Well,
     /// The nodes work, but do not agree, or do not answer.
-    Doubt,
+    Unsure,
     /// A node fails.
-    Trouble,
+    Failing,
 }
 
-impl Rhythm {
+impl Schedule {
     /// `longest` is the longest pause while a node fails.
     pub(in crate::cluster) fn new(longest: Duration) -> Self {
         let (in_trouble, in_doubt) = (Backoff::new(longest.min(LONG)), Backoff::new(LONG));
@@ -43,11 +43,11 @@ impl Rhythm {
     }
 
     /// The pause if no request waits for the answer.
-    pub(in crate::cluster) fn pause(&mut self, mood: Mood) -> Duration {
-        match mood {
-            Mood::Calm => LONG,
-            Mood::Doubt => self.in_doubt.next(),
-            Mood::Trouble => self.in_trouble.next(),
+    pub(in crate::cluster) fn pause(&mut self, health: Health) -> Duration {
+        match health {
+            Health::Well => LONG,
+            Health::Unsure => self.in_doubt.next(),
+            Health::Failing => self.in_trouble.next(),
         }
     }
 
@@ -63,20 +63,23 @@ mod tests {
 
     #[test]
     fn pauses_grow_until_something_changes() {
-        let mut rhythm = Rhythm::new(Duration::from_secs(1));
-        assert_eq!(rhythm.pause(Mood::Calm), LONG);
+        let mut schedule = Schedule::new(Duration::from_secs(1));
+        assert_eq!(schedule.pause(Health::Well), LONG);
         for _ in 0..2 {
-            assert!(rhythm.pause(Mood::Trouble) <= Duration::from_millis(10));
-            assert!(rhythm.pause_if_wanted() <= Duration::from_millis(10));
+            assert!(schedule.pause(Health::Failing) <= Duration::from_millis(10));
+            assert!(schedule.pause_if_wanted() <= Duration::from_millis(10));
             for _ in 0..20 {
-                let pauses =
-                    [rhythm.pause(Mood::Trouble), rhythm.pause(Mood::Doubt), rhythm.pause_if_wanted()];
+                let pauses = [
+                    schedule.pause(Health::Failing),
+                    schedule.pause(Health::Unsure),
+                    schedule.pause_if_wanted(),
+                ];
                 assert!(pauses[0] <= Duration::from_secs(1) && pauses[1] <= LONG && pauses[2] <= WANTED);
             }
-            assert!(rhythm.pause(Mood::Trouble) >= Duration::from_millis(500));
-            assert!(rhythm.pause(Mood::Doubt) >= LONG / 2);
-            assert!(rhythm.pause_if_wanted() >= WANTED / 2);
-            rhythm.restart();
+            assert!(schedule.pause(Health::Failing) >= Duration::from_millis(500));
+            assert!(schedule.pause(Health::Unsure) >= LONG / 2);
+            assert!(schedule.pause_if_wanted() >= WANTED / 2);
+            schedule.restart();
         }
     }
 }

@@ -43,7 +43,7 @@ impl Worker {
             queue.put_off(error);
             queue.take_all()
         };
-        self.line.is(0);
+        self.queue_watch.waiting(0);
         waiting.into_iter().for_each(|ask| ask.fail(error));
     }
 

@@ -20,7 +20,7 @@ use crate::batch::server_time::ServerTime;
 use crate::batch::sizing::{MAX_IN_FLIGHT, Sizing};
 use crate::config::Config;
 use crate::denial_cache::DenialCache;
-use crate::observe::LineWatch;
+use crate::observe::QueueWatch;
 
 /// After this long without a reply, an idle server is asked whether it is there. So a connection that was
 /// dropped silently is detected before a request needs it, and the breaker's state is true. It also keeps the
@@ -51,7 +51,7 @@ pub(super) struct Worker {
     time: ServerTime,
     socket: Option<Socket>,
     /// Whether the server was asked if it evicts counters.
-    asked_of_eviction: bool,
+    checked_eviction: bool,
     /// The server has lost its scripts.
     scripts_missing: bool,
     /// Until when each request gets a call of its own, because the server refuses some of them.
@@ -64,7 +64,7 @@ pub(super) struct Worker {
     in_flight: [Option<InFlight>; MAX_IN_FLIGHT],
     /// When the server last replied.
     heard: Instant,
-    line: LineWatch,
+    queue_watch: QueueWatch,
 }
 
 impl Worker {
@@ -85,7 +85,7 @@ impl Worker {
             probed,
             time: ServerTime::new(),
             socket: None,
-            asked_of_eviction: false,
+            checked_eviction: false,
             scripts_missing: false,
             apart_until: None,
             refused: None,
@@ -93,7 +93,7 @@ impl Worker {
             sizing: Sizing::new(config.batch, config.timeout),
             in_flight: [const { None }; MAX_IN_FLIGHT],
             heard: Instant::now(),
-            line: LineWatch::default(),
+            queue_watch: QueueWatch::default(),
         }
     }
 
@@ -143,7 +143,13 @@ impl Worker {
                     // It is replaced before anything is sent.
                     Event::Closed => {}
                 },
-                () = shared.wake.notified(), if has_room => {}
+                () = shared.wake.notified(), if has_room => {
+                    // Callers that are about to ask come along. If the server is far and they do not, the few
+                    // that may be in flight are soon used up by small batches.
+                    if self.sizing.is_far() && !self.is_unused() {
+                        tokio::task::yield_now().await;
+                    }
+                }
                 () = shared.hurry.notified() => {}
                 () = shared.leave.notified() => self.leaving = true,
                 () = &mut alarm, if alarm_at.is_some() => {

@@ -27,7 +27,7 @@ impl Worker {
             while let Err(error) = self.probe().await {
                 self.shared.breaker.open(error);
                 // It refuses everything, so the settlements that it has refused are not to blame.
-                self.shared.queue().absolve();
+                self.shared.queue().reset_attempts();
                 tokio::select! {
                     () = sleep(backoff.next()) => continue,
                     () = self.shared.leave.notified() => self.leaving = true,
@@ -107,14 +107,14 @@ impl Worker {
         *self.shared.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
         // It may be another server, with another clock.
         self.time = ServerTime::new();
-        self.tell_of_eviction(&mut socket).await;
+        self.report_eviction(&mut socket).await;
         Ok(socket)
     }
 
     /// Reports once if the server evicts counters, while nobody waits for it. The server is used whatever it
     /// answers. If something on the way breaks the connection because of the question, it is not asked again.
-    async fn tell_of_eviction(&mut self, socket: &mut Socket) {
-        if !observe::TELLS_OF_EVICTION || std::mem::replace(&mut self.asked_of_eviction, true) {
+    async fn report_eviction(&mut self, socket: &mut Socket) {
+        if !observe::REPORTS_EVICTION || std::mem::replace(&mut self.checked_eviction, true) {
             return;
         }
         let asking = socket.run(eviction_policy::policy);

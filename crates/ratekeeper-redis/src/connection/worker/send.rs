@@ -7,7 +7,7 @@ use redis::{RedisError, Value};
 use tokio::time::Instant;
 
 use super::{Stop, Worker};
-use crate::batch::in_flight::{Commands, Failure, Fate, InFlight, Landed, Mode};
+use crate::batch::in_flight::{Commands, Failure, Fate, InFlight, Mode, Received};
 use crate::batch::queue::Taken;
 use crate::error::{failed, unavailable};
 use crate::request::Ask;
@@ -74,7 +74,7 @@ impl Worker {
             let Taken { first: asks, late, left_behind } =
                 queue.take(if enough { most } else { 0 }, by, hurry);
             let left_others = queue.len() > left_behind || queue.unsettled() > 0;
-            self.line.is(queue.len());
+            self.queue_watch.waiting(queue.len());
             drop(queue);
             late.into_iter().for_each(|ask| ask.fail(&StoreError::new(StoreErrorKind::Timeout)));
             if asks.is_empty() && settlements.is_empty() {
@@ -104,7 +104,7 @@ impl Worker {
         // Nothing can be sent before a reply has come.
         let mut queue = self.shared.queue();
         (queue.wake_at, queue.wake_to_settle) = (usize::MAX, false);
-        self.line.is(queue.len());
+        self.queue_watch.waiting(queue.len());
         drop(queue);
         None
     }
@@ -152,8 +152,8 @@ impl Worker {
         if !batch.settles && !overdue && !refuses && waiting >= self.sizing.half() {
             drop(self.send_batches());
         }
-        let Landed { time, again, elsewhere, scripts_missing, refused_some, failure } =
-            batch.land(values, &self.denied, &self.config);
+        let Received { time, again, elsewhere, scripts_missing, refused_some, failure } =
+            batch.receive(values, &self.denied, &self.config);
         if let Some(time) = time {
             self.time.learn(time, sent, arrived);
         }

@@ -1,10 +1,12 @@
 //! Users that lack the permission for a command.
 
+use std::time::Duration;
+
 use ratekeeper_core::{Charge, DAY, Key, Quota, Store, StoreErrorKind};
 use ratekeeper_servers::RedisServer;
 
 use super::{DEADLINE, hasty, story, watched};
-use crate::support::{PATIENCE, patient, rule};
+use crate::support::{PATIENCE, each, patient, rule};
 
 fn server() -> RedisServer {
     let server = RedisServer::builder().user("ratekeeper", "secret", "~ratekeeper:* +@all");
@@ -70,4 +72,68 @@ async fn a_permission_that_is_taken_away_concerns_only_those_who_need_it() {
     }
     let counted = store.peek(&[Charge::new(rule("log"), "log", &log)]).await.expect("it is read");
     assert_eq!(counted.outcome("log").expect("it was asked").remaining(), 100_000 - 202, "none was lost");
+}
+
+/// Whatever command is missing, and whatever the algorithm: what is admitted is counted, what is an error is not,
+/// and nothing that was counted is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_permission_nothing_is_admitted_for_nothing_and_nothing_is_lost() {
+    let server = server();
+    let store = patient(&server).denial_cache_ttl(Duration::ZERO).build().expect("the store can be made");
+    store.ready(PATIENCE).await.expect("it works");
+    // Of the logs, one is short, and one is so long that it is changed where it is.
+    let mut quotas = each(1_000, DAY).to_vec();
+    quotas.push(Quota::sliding_log(30, DAY));
+    let counted = async |place: usize, quota: &Quota| {
+        let peeked = store.peek(&[Charge::new(rule("any"), &Key::from(place as u64), quota).cost(0)]).await;
+        quota.max() - peeked.expect("it is read").outcome("any").expect("it was asked").remaining()
+    };
+    for command in ["time", "mget", "get", "getrange", "set", "setrange", "pexpireat"] {
+        let mut before = Vec::new();
+        for (place, quota) in quotas.iter().enumerate() {
+            let key = Key::from(place as u64);
+            let several = if quota.max() > 30 { 60 } else { 20 };
+            for _ in 0..several {
+                let charge = [Charge::new(rule("any"), &key, quota)];
+                assert!(store.charge(&charge).await.expect("it is decided").is_admitted(), "{quota}");
+            }
+            before.push(counted(place, quota).await);
+        }
+        server.command(&["ACL", "SETUSER", "ratekeeper", &format!("-{command}")]).expect("it obeys");
+        let (mut admitted, mut failed) = (vec![0; quotas.len()], 0);
+        for round in 0..3_u32 {
+            // One by one, and all at once.
+            let asked = quotas.iter().enumerate().map(|(place, quota)| {
+                let store = store.clone();
+                let quota = *quota;
+                tokio::spawn(async move {
+                    let key = Key::from(place as u64);
+                    let charge = Charge::new(rule("any"), &key, &quota);
+                    // A log is never charged together with what needs other commands, except here.
+                    if round < 2 {
+                        store.charge(&[charge]).await
+                    } else {
+                        store.charge(&[charge, charge]).await
+                    }
+                })
+            });
+            let mut asked: Vec<_> = asked.collect();
+            for (place, asked) in asked.iter_mut().enumerate() {
+                match asked.await.expect("nothing panics") {
+                    Ok(decision) if decision.is_admitted() => admitted[place] += 1 + round / 2,
+                    Ok(decision) => panic!("{command}: {}: {decision:?}", quotas[place]),
+                    Err(_) => failed += 1,
+                }
+            }
+        }
+        assert!(failed > 0 || command == "get", "{command} is needed by something");
+        server.command(&["ACL", "SETUSER", "ratekeeper", &format!("+{command}")]).expect("it obeys");
+        store.ready(PATIENCE).await.expect("it works again");
+        for (place, quota) in quotas.iter().enumerate() {
+            let now = counted(place, quota).await;
+            // A leaky bucket and a token bucket of a day hardly drain meanwhile.
+            assert_eq!(now, before[place] + admitted[place], "without {command}: {quota}");
+            store.reset(rule("any"), (&Key::from(place as u64)).into()).await.expect("it is forgotten");
+        }
+    }
 }

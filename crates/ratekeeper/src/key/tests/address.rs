@@ -104,3 +104,12 @@ fn the_key_of_an_address_is_that_of_a_request_from_it() {
         }
     }
 }
+
+#[test]
+fn the_head_of_a_request_tells_the_address_of_its_peer() {
+    let of =
+        |address: &str| crate::RequestHead::from(&from_peer(address, &[])).peer_ip().unwrap().to_string();
+    assert_eq!(of("2001:db8::7"), "2001:db8::7");
+    assert_eq!(of("::ffff:192.0.2.7"), "192.0.2.7");
+    assert_eq!(crate::RequestHead::from(&to("/")).peer_ip(), None);
+}

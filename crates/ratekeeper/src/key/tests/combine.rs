@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::Request;
 
 use super::super::{
-    Extracted, Key, KeyExtractor, Secret, cookie, extension, from_async_fn, from_fn, global, header, method,
-    path, peer_ip, required,
+    Extracted, Key, KeyExtractor, Secret, cookie, extension, first_of, from_async_fn, from_fn, global,
+    header, method, path, peer_ip, required,
 };
 use super::{from_peer, key_of, shown, to, with};
 use crate::request::RequestHead;
@@ -43,9 +43,9 @@ fn the_parts_of_a_tuple_do_not_run_into_each_other() {
     assert_ne!(key("a", &long), key(&long, "a"));
 }
 
-/// A caller with an unclear part must not be taken for one with the same value in another part.
+/// A caller with an ambiguous part must not be taken for one with the same value in another part.
 #[test]
-fn a_part_that_is_unclear_keeps_its_place_in_a_tuple() {
+fn a_part_that_is_ambiguous_keeps_its_place_in_a_tuple() {
     let clear = [("x-a", &b"alice"[..]), ("x-b", b"1"), ("x-b", b"2")];
     let other = [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"alice")];
     let neither = [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"1"), ("x-b", b"2")];
@@ -105,6 +105,31 @@ fn an_empty_text_is_missing_wherever_it_comes_from() {
     assert_eq!(key_of(&from_fn(|_: &RequestHead<'_>| Some("")), &request), None);
     // A number is never empty.
     assert_eq!(key_of(&from_fn(|_: &RequestHead<'_>| Some(0u64)), &request), Some(Key::from(0u64)));
+}
+
+#[tokio::test]
+async fn the_first_key_that_a_request_has_stands_for_the_others() {
+    let request = from_peer("192.0.2.7", &[("x-b", "b"), ("x-c", ""), ("x-d", "d")]);
+    let (a, b, c, d) = (|| header("x-a"), || header("x-b"), || header("x-c"), || header("x-d"));
+    assert_eq!(shown(&first_of((a(), b())), &request), "b");
+    assert_eq!(shown(&first_of((d(), b())), &request), "d");
+    assert_eq!(shown(&a().or(b()), &request), "b");
+    assert_eq!(shown(&a().secret().or(c()).or(peer_ip()), &request), "192.0.2.7");
+    assert_eq!(shown(&first_of((a(), c(), peer_ip())), &request), "192.0.2.7");
+    assert_eq!(shown(&first_of((a(), c(), d(), b())), &request), "d");
+    assert_eq!(shown(&(path(), a().or(b())), &request), "/|b");
+    assert_eq!(key_of(&a().or(c()), &request), None);
+    assert_eq!(key_of(&(path(), required(a().or(c()))), &request), None);
+
+    let later = |found: Option<&'static str>| from_async_fn(move |_: &RequestHead<'_>| async move { found });
+    let waited = async |key: Arc<dyn KeyExtractor>| wait(&key, &request).await.map(|key| key.to_string());
+    assert_eq!(waited(Arc::new(later(None).or(b()))).await.as_deref(), Some("b"));
+    assert_eq!(waited(Arc::new(later(Some("")).or(b()))).await.as_deref(), Some("b"));
+    assert_eq!(waited(Arc::new(later(Some("later")).or(b()))).await.as_deref(), Some("later"));
+    assert_eq!(waited(Arc::new(a().or(later(Some("later"))))).await.as_deref(), Some("later"));
+    assert_eq!(waited(Arc::new(later(None).or(later(None)))).await, None);
+    // What is known at once need not be looked up.
+    assert_eq!(shown(&b().or(later(Some("later"))), &request), "b");
 }
 
 #[test]

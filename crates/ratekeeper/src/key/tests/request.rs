@@ -41,8 +41,8 @@ fn of_several_fields_that_differ_none_is_the_key() {
         &[("x-tenant", b"acme"), ("x-tenant", b"acme"), ("x-tenant", b"decoy")],
         &[("x-tenant", b"acme"), ("x-tenant", b"")],
     ] {
-        assert_eq!(key_of(&key, &with(lines)), Some(Key::UNCLEAR), "{lines:?}");
-        assert_eq!(key_of(&key.clone().secret(), &with(lines)), Some(Key::UNCLEAR), "{lines:?}");
+        assert_eq!(key_of(&key, &with(lines)), Some(Key::AMBIGUOUS), "{lines:?}");
+        assert_eq!(key_of(&key.clone().secret(), &with(lines)), Some(Key::AMBIGUOUS), "{lines:?}");
     }
     let twice = [("x-tenant", &b"acme"[..]), ("x-other", b"x"), ("x-tenant", b"acme")];
     assert_eq!(shown(&key, &with(&twice)), "acme");
@@ -56,8 +56,8 @@ fn of_several_tokens_that_differ_none_is_the_key() {
     };
     let expected = Some(Key::secret("t0ken"));
     assert_eq!(of(&["Bearer t0ken", "bearer  t0ken"]), expected);
-    assert_eq!(of(&["Bearer decoy", "Bearer t0ken"]), Some(Key::UNCLEAR));
-    assert_eq!(of(&["Bearer t0ken", "Bearer decoy"]), Some(Key::UNCLEAR));
+    assert_eq!(of(&["Bearer decoy", "Bearer t0ken"]), Some(Key::AMBIGUOUS));
+    assert_eq!(of(&["Bearer t0ken", "Bearer decoy"]), Some(Key::AMBIGUOUS));
     // A field without a token does not hide one.
     assert_eq!(of(&["Basic dTpw", "Bearer t0ken"]), expected);
     assert_eq!(of(&["Bearer t0ken", "Basic dTpw"]), expected);
@@ -198,8 +198,8 @@ fn of_several_cookies_that_differ_none_is_the_key() {
         &[("cookie", b"session=decoy; %73ession=abc")],
         &[("cookie", b"%73ession=decoy"), ("cookie", b"session=abc")],
     ] {
-        assert_eq!(key_of(&cookie("session"), &with(lines)), Some(Key::UNCLEAR), "{lines:?}");
-        assert_eq!(key_of(&cookie("session").secret(), &with(lines)), Some(Key::UNCLEAR), "{lines:?}");
+        assert_eq!(key_of(&cookie("session"), &with(lines)), Some(Key::AMBIGUOUS), "{lines:?}");
+        assert_eq!(key_of(&cookie("session").secret(), &with(lines)), Some(Key::AMBIGUOUS), "{lines:?}");
     }
 }
 
@@ -258,4 +258,21 @@ fn a_constant_is_the_same_key_for_all() {
 fn without_a_route_there_are_neither_parameters_nor_a_route() {
     assert_eq!(key_of(&path_param("id"), &to("/users/7")), None);
     assert_eq!(key_of(&route(), &to("/users/7")), None);
+}
+
+#[test]
+fn the_name_of_a_field_is_written_in_any_case() {
+    let request = with(&[("x-tenant", b"acme")]);
+    for name in ["x-tenant", "X-Tenant", "X-TENANT"] {
+        assert_eq!(shown(&header(name), &request), "acme");
+    }
+    let field = crate::key::TrustedProxies::hops(1).in_field("CF-Connecting-IP");
+    let request = with(&[("cf-connecting-ip", b"203.0.113.9")]);
+    assert_eq!(shown(&crate::key::client_ip(field), &request), "203.0.113.9");
+}
+
+#[test]
+#[should_panic(expected = "`x tenant` is not the name of a header field")]
+fn what_cannot_be_the_name_of_a_field_is_a_mistake_of_the_programmer() {
+    let _ = header("x tenant");
 }

@@ -6,7 +6,7 @@ mod number;
 
 pub(crate) use self::number::{number, push_number};
 use http::{HeaderMap, HeaderValue};
-use ratekeeper_core::Decision;
+use ratekeeper_core::{Decision, IetfDraft};
 use smallvec::SmallVec;
 
 /// Which fields are written.
@@ -16,17 +16,6 @@ pub(crate) struct HeaderFields {
     pub(crate) legacy: bool,
     /// `RateLimit` and `RateLimit-Policy`.
     pub(crate) ietf: Option<IetfDraft>,
-}
-
-/// A revision of the IETF draft for rate-limit fields.
-///
-/// Revisions differ in the names and meanings of the fields, so each has its own variant, and none is "the
-/// latest".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum IetfDraft {
-    /// draft-ietf-httpapi-ratelimit-headers-11, of May 2026.
-    Draft11,
 }
 
 impl Default for HeaderFields {
@@ -47,8 +36,8 @@ impl HeaderFields {
     {
         match self.ietf {
             None => Lines::default(),
-            Some(IetfDraft::Draft11) => {
-                let limits = decision.outcomes().map(|(rule, outcome)| ietf::limit(rule, outcome));
+            Some(draft) => {
+                let limits = decision.outcomes().map(|(rule, outcome)| ietf::limit(draft, rule, outcome));
                 Lines(policies().zip(limits).collect())
             }
         }
