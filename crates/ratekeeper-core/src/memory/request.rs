@@ -82,7 +82,7 @@ impl<'a, 'p, 'c> Request<'a, 'p, 'c> {
 
     /// Makes all charges or none.
     #[inline]
-    pub(super) fn decide(mut self) -> Decision {
+    pub(super) fn decide(&mut self) -> Decision {
         let mut outcomes = SmallVec::<[_; 4]>::new();
         if !self.take_all(&mut outcomes) {
             self.undo();

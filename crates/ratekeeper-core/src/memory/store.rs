@@ -102,7 +102,7 @@ impl<C: Clock> MemoryStore<C> {
             let (now, outcome) = self.decide_one(charge);
             return Decision::one(now, charge.rule, outcome);
         }
-        let decision = self.with(charges, |request| request.decide());
+        let decision = self.with(charges, |mut request| request.decide());
         self.sweep_if_due(decision.at());
         decision
     }
