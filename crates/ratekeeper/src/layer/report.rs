@@ -35,20 +35,21 @@ impl Report {
         Self { decision: Decision::new(Timestamp::UNIX_EPOCH), legacy: false, exposed: false, more: None };
 
     #[inline]
-    pub(super) fn new(
-        decision: Decision,
+    pub(super) const fn new(decision: Decision, fields: HeaderFields, exposed: bool) -> Self {
+        Self { decision, legacy: fields.legacy, exposed, more: None }
+    }
+
+    /// Reports more than the three fields and the decision.
+    #[cold]
+    pub(super) fn with(
+        self,
         fields: HeaderFields,
-        exposed: bool,
         lines: Lines,
         account: Option<Arc<Account>>,
         shadows: Option<Arc<ShadowReport>>,
     ) -> Self {
-        let mut report = Self { decision, legacy: fields.legacy, exposed, more: None };
-        if fields.ietf.is_some() || account.is_some() || shadows.is_some() {
-            let shadows = shadows.map(|shadows| (fields, shadows));
-            report.more = Some(Box::new(More { lines, account, shadows }));
-        }
-        report
+        let shadows = shadows.map(|shadows| (fields, shadows));
+        Self { more: Some(Box::new(More { lines, account, shadows })), ..self }
     }
 
     /// Writes it to a response, respecting what an inner layer or the handler has reported.

@@ -43,6 +43,7 @@ impl Planned {
     }
 
     /// The charge that the store is asked for.
+    #[inline]
     pub(crate) fn charge<'a>(&'a self, rules: &'a Rules, patience: Patience) -> Charge<'a> {
         let rule = rules.rule(self.rule);
         let (name, quota) = match self.role {
@@ -99,6 +100,7 @@ impl Plan {
     }
 
     /// Adds the charge of a rule, for a caller with this key and in this tier.
+    #[inline]
     pub(crate) fn add(
         &mut self,
         rules: &Rules,

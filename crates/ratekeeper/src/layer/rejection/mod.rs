@@ -2,6 +2,7 @@
 
 mod body;
 mod grpc;
+mod template;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use ratekeeper_core::{Decision, RuleName, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
 pub use self::grpc::GrpcRejection;
-use super::headers::number;
+use super::headers::{legacy, number};
 use crate::request::RequestHead;
 use crate::rule::policy::seconds;
 
@@ -74,9 +75,21 @@ impl RejectionReason<'_> {
     }
 }
 
-/// Adds `Retry-After`, unless the response has it, and keeps caches from storing the response.
-pub(super) fn write_fields(reason: &RejectionReason<'_>, headers: &mut HeaderMap) {
-    if let Some(seconds) = reason.retry_after_seconds() {
+/// Adds `Retry-After`, unless the response has it, and the fields of a decision, and keeps caches from storing
+/// the response.
+pub(super) fn write_fields(
+    reason: &RejectionReason<'_>,
+    decision: Option<&Decision>,
+    headers: &mut HeaderMap,
+) {
+    let retry_after = reason.retry_after_seconds();
+    if let (Some(seconds), Some(decision)) = (retry_after, decision)
+        && let Some((_, outcome)) = decision.tightest()
+        && template::fill(headers, seconds, outcome, decision.at())
+    {
+        return;
+    }
+    if let Some(seconds) = retry_after {
         if !headers.contains_key(RETRY_AFTER) {
             // A full map, with thousands of fields, is left unchanged.
             drop(headers.try_insert(RETRY_AFTER, number(seconds)));
@@ -90,6 +103,9 @@ pub(super) fn write_fields(reason: &RejectionReason<'_>, headers: &mut HeaderMap
         }
     }
     drop(headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    if let Some(decision) = decision {
+        legacy::write(decision, headers);
+    }
 }
 
 /// Makes the response for a rejected request, with a body of type `B`.
