@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ratekeeper::{GrpcRejection, Limiter, Quota, RateLimitLayer};
+use ratekeeper::{Limiter, Quota, RateLimitLayer, rejection::GrpcRejection};
 use ratekeeper_client::{Pacer, PacingLayer};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
