@@ -2,7 +2,6 @@
 
 mod body;
 mod grpc;
-mod template;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -82,14 +81,7 @@ pub(super) fn write_fields(
     decision: Option<&Decision>,
     headers: &mut HeaderMap,
 ) {
-    let retry_after = reason.retry_after_seconds();
-    if let (Some(seconds), Some(decision)) = (retry_after, decision)
-        && let Some((_, outcome)) = decision.tightest()
-        && template::fill(headers, seconds, outcome, decision.at())
-    {
-        return;
-    }
-    if let Some(seconds) = retry_after {
+    if let Some(seconds) = reason.retry_after_seconds() {
         if !headers.contains_key(RETRY_AFTER) {
             // A full map, with thousands of fields, is left unchanged.
             drop(headers.try_insert(RETRY_AFTER, number(seconds)));
