@@ -275,7 +275,7 @@ impl Decision {
     pub fn push(&mut self, rule: RuleName, outcome: Outcome) {
         match &self.outcomes {
             Outcomes::Several(None) => self.outcomes = Outcomes::One((rule, outcome)),
-            _ => self.to_several().outcomes.push((rule, outcome)),
+            _ => self.several_mut().outcomes.push((rule, outcome)),
         }
     }
 
@@ -287,7 +287,7 @@ impl Decision {
             return self.push(rule, outcome);
         }
         let latest = self.at;
-        let several = self.to_several();
+        let several = self.several_mut();
         // Outcomes that were added without a moment were decided at the latest moment known then.
         several.moments.resize(several.outcomes.len(), latest);
         several.moments.push(at);
@@ -295,7 +295,7 @@ impl Decision {
         self.at = latest.max(at);
     }
 
-    fn to_several(&mut self) -> &mut Several {
+    fn several_mut(&mut self) -> &mut Several {
         if let Outcomes::One(one) = self.outcomes {
             *self = Self::several(self.at, &[one]);
         }

@@ -81,11 +81,11 @@ pub(super) fn write_fields(
     decision: Option<&Decision>,
     headers: &mut HeaderMap,
 ) {
-    if let Some(seconds) = reason.retry_after_seconds() {
-        if !headers.contains_key(RETRY_AFTER) {
-            // A full map, with thousands of fields, is left unchanged.
-            drop(headers.try_insert(RETRY_AFTER, number(seconds)));
-        }
+    if let Some(seconds) = reason.retry_after_seconds()
+        && !headers.contains_key(RETRY_AFTER)
+    {
+        // A full map, with thousands of fields, is left unchanged.
+        drop(headers.try_insert(RETRY_AFTER, number(seconds)));
     }
     // RFC 6585, section 4: a 429 must not be stored by a cache. Usually there is nothing to remove.
     if headers.keys().any(is_freshness) {
