@@ -117,10 +117,6 @@ impl Outcome {
         }
     }
 
-    /// A charge of nothing to nobody.
-    pub(crate) const NOTHING: Self =
-        Self { limit: 0, remaining: 0, reset_micros: 0, refill_micros: 0, verdict: admitted_after(0) };
-
     #[inline]
     pub(crate) const fn admit(budget: Budget, delay_micros: u64) -> Self {
         Self::new(budget, admitted_after(delay_micros))
@@ -254,6 +250,7 @@ struct Several {
 
 impl Decision {
     /// A decision without any charge, which is admitted.
+    #[inline]
     #[must_use]
     pub const fn new(at: Timestamp) -> Self {
         Self { at, outcomes: Outcomes::Several(None) }
@@ -275,7 +272,7 @@ impl Decision {
     pub fn push(&mut self, rule: RuleName, outcome: Outcome) {
         match &self.outcomes {
             Outcomes::Several(None) => self.outcomes = Outcomes::One((rule, outcome)),
-            _ => self.to_several().outcomes.push((rule, outcome)),
+            _ => self.several_mut().outcomes.push((rule, outcome)),
         }
     }
 
@@ -287,7 +284,7 @@ impl Decision {
             return self.push(rule, outcome);
         }
         let latest = self.at;
-        let several = self.to_several();
+        let several = self.several_mut();
         // Outcomes that were added without a moment were decided at the latest moment known then.
         several.moments.resize(several.outcomes.len(), latest);
         several.moments.push(at);
@@ -295,7 +292,7 @@ impl Decision {
         self.at = latest.max(at);
     }
 
-    fn to_several(&mut self) -> &mut Several {
+    fn several_mut(&mut self) -> &mut Several {
         if let Outcomes::One(one) = self.outcomes {
             *self = Self::several(self.at, &[one]);
         }
@@ -305,6 +302,7 @@ impl Decision {
         }
     }
 
+    #[inline]
     fn as_slice(&self) -> &[(RuleName, Outcome)] {
         match &self.outcomes {
             Outcomes::One(one) => std::slice::from_ref(one),
@@ -333,12 +331,14 @@ impl Decision {
 
     /// When the store decided, on the store's clock; if several servers decided, the latest of their times.
     #[must_use]
+    #[inline]
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
     /// Whether the request may proceed.
     #[must_use]
+    #[inline]
     pub fn is_admitted(&self) -> bool {
         match &self.outcomes {
             Outcomes::One((_, only)) => only.is_admitted(),
@@ -347,6 +347,7 @@ impl Decision {
     }
 
     /// Each rule's outcome, in the order of the charges.
+    #[inline]
     pub fn outcomes(&self) -> impl ExactSizeIterator<Item = (RuleName, &Outcome)> + Clone {
         self.as_slice().iter().map(|(rule, outcome)| (*rule, outcome))
     }

@@ -20,7 +20,6 @@ use tokio::sync::watch;
 use crate::config::Config;
 use crate::name::{ByHash, Counted, Names};
 use crate::request::Charges;
-use crate::request::verdict::Verdict;
 
 /// How many shards the counters are in, each with its own lock.
 const SHARDS: usize = 16;
@@ -302,13 +301,12 @@ impl DenialCache {
         charges: &Charges,
         counters: &[Counter],
         places: &[usize],
-        verdict: &Verdict,
+        decision: &Decision,
         asked: Passed,
     ) {
-        if self.is_off() || (verdict.is_admitted() && self.is_empty()) {
+        if self.is_off() || (decision.is_admitted() && self.is_empty()) {
             return;
         }
-        let decision = verdict.to_decision();
         let mut seen = Seen::default();
         let charged = charges.iter().zip(places).zip(decision.outcomes());
         let mut charged: SmallVec<[_; 4]> =

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ratekeeper::core::{Charge, RuleName, Store};
+use ratekeeper::store::{Charge, RuleName, Store};
 use ratekeeper::{Limiter, LimiterBuilder, Quota, SECOND};
 use ratekeeper_client::Pacer;
 use ratekeeper_redis::{RedisStore, Servers};

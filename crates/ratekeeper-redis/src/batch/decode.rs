@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 
 use crate::batch::call::{Call, Few};
 use crate::observe;
-use crate::request::verdict::Verdict;
 use crate::request::{Charges, OwnCharge};
 
 /// The answer to a call.
@@ -24,9 +23,9 @@ pub(crate) struct Answer<'a> {
 pub(crate) struct Answered {
     /// Its number.
     pub(crate) request: usize,
-    pub(crate) verdict: Verdict,
+    pub(crate) decision: Decision,
     /// What a peek would have said before, if this is only a part of a request.
-    pub(crate) before: Option<Box<Decision>>,
+    pub(crate) before: Option<Decision>,
     /// Whether the script has decided otherwise than the algorithm, so that nothing is known of the counters.
     pub(crate) is_disputed: bool,
 }
@@ -78,9 +77,8 @@ impl Call {
         let mut counters: Few<Counter> = self.named_by.iter().zip(&values).map(decode).collect();
         if self.groups.is_empty() {
             for (request, places) in self.places.iter().enumerate() {
-                let peeked = algorithm::peek(&counters, places, &by_ref(requests[request]), now);
-                let verdict = Verdict::Several(Box::new(peeked));
-                told(Answered { request, verdict, before: None, is_disputed: false }, &counters, places);
+                let decision = algorithm::peek(&counters, places, &by_ref(requests[request]), now);
+                told(Answered { request, decision, before: None, is_disputed: false }, &counters, places);
             }
         }
         let mut short = short.peekable();
@@ -89,15 +87,15 @@ impl Call {
             let passed = passed.map_or(group.members.len(), |(_, passed)| passed);
             for (member, request) in group.members.iter().enumerate() {
                 let (charges, places) = (requests[*request], &self.places[*request]);
-                let before = parts[*request]
-                    .then(|| Box::new(algorithm::peek(&counters, places, &by_ref(charges), now)));
-                let mut verdict = decide_one(charges, &mut counters, places, now);
-                let is_disputed = verdict.is_admitted() != (member < passed);
+                let before =
+                    parts[*request].then(|| algorithm::peek(&counters, places, &by_ref(charges), now));
+                let mut decision = decide_one(charges, &mut counters, places, now);
+                let is_disputed = decision.is_admitted() != (member < passed);
                 if is_disputed {
                     observe::disagrees(member < passed, places.iter().map(|place| values[*place]));
-                    verdict = overrule(&verdict);
+                    decision = overrule(&decision);
                 }
-                told(Answered { request: *request, verdict, before, is_disputed }, &counters, places);
+                told(Answered { request: *request, decision, before, is_disputed }, &counters, places);
             }
         }
         if short.next().is_some() { Err(Garbled("the reply of the script is too long")) } else { Ok(()) }
@@ -145,17 +143,16 @@ fn by_ref(charges: &Charges) -> SmallVec<[Charge<'_>; 4]> {
     charges.iter().map(OwnCharge::by_ref).collect()
 }
 
-fn decide_one(charges: &Charges, counters: &mut [Counter], places: &[usize], now: Timestamp) -> Verdict {
+fn decide_one(charges: &Charges, counters: &mut [Counter], places: &[usize], now: Timestamp) -> Decision {
     if let ([charge], [place]) = (&**charges, places) {
         let outcome = counters[*place].charge(&charge.quota, Ask::of(&charge.by_ref()), now);
-        return Verdict::One { at: now, rule: charge.counter.rule, outcome };
+        return Decision::one(now, charge.counter.rule, outcome);
     }
-    Verdict::Several(Box::new(algorithm::decide(counters, places, &by_ref(charges), now)))
+    algorithm::decide(counters, places, &by_ref(charges), now)
 }
 
-/// The opposite of a verdict, with the same budgets.
-fn overrule(verdict: &Verdict) -> Verdict {
-    let decision = verdict.to_decision();
+/// The opposite of a decision, with the same budgets.
+fn overrule(decision: &Decision) -> Decision {
     let mut overruled = Decision::new(decision.at());
     for (rule, outcome) in decision.outcomes() {
         let (limit, remaining) = (outcome.limit(), outcome.remaining());
@@ -170,7 +167,7 @@ fn overrule(verdict: &Verdict) -> Verdict {
             },
         );
     }
-    Verdict::Several(Box::new(overruled))
+    overruled
 }
 
 #[cfg(test)]
@@ -229,7 +226,7 @@ mod tests {
         for answered in answers {
             let denied = answered.request == call.groups[1].members[0];
             assert_eq!(answered.is_disputed, denied);
-            let decision = Decision::from(answered.verdict);
+            let decision = answered.decision;
             assert_eq!(decision.is_admitted(), !denied);
             assert_eq!(decision.retry().is_some(), denied);
         }

@@ -16,7 +16,7 @@ use crate::batch::server_time::ServerTime;
 use crate::batch::settlement;
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
-use crate::request::{Ask, Charges, Kind};
+use crate::request::{Ask, Charges, Intent, Kind};
 use crate::script::{self, CHARGE};
 
 /// Longer than anything takes.
@@ -130,15 +130,15 @@ impl InFlight {
         let (mut charges, mut peeks) = (Vec::with_capacity(asks.len()), Vec::new());
         for ask in asks {
             match &ask.kind {
-                Kind::Charge { .. } | Kind::Peek { .. } if goes_alone(&ask, mode.apart, config) => {
-                    let peek = matches!(ask.kind, Kind::Peek { .. });
+                Kind::Charge { intent, .. } if goes_alone(&ask, mode.apart, config) => {
+                    let peek = *intent == Intent::Peek;
                     if ask.asking {
                         flight.add_asking(&mut commands);
                     }
                     flight.add_scripts(&mut commands, vec![ask], peek, deadline, config);
                 }
+                Kind::Charge { intent: Intent::Peek, .. } => peeks.push(ask),
                 Kind::Charge { .. } => charges.push(ask),
-                Kind::Peek { .. } => peeks.push(ask),
                 Kind::Settle { .. } => flight.settle(&mut commands, vec![ask], config),
                 Kind::Reset { counter, .. } => {
                     if ask.asking {

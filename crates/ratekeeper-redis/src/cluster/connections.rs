@@ -10,7 +10,7 @@ use super::multi_slot::{self, MultiSlot};
 use super::routing::Router;
 use crate::connection::{Breaker, Connection};
 use crate::request::pending::make;
-use crate::request::{Ask, Charges, Kind};
+use crate::request::{Ask, Charges, Intent, Kind};
 
 /// The connections to the servers that have the counters.
 #[derive(Clone, Debug)]
@@ -52,7 +52,9 @@ impl Connections {
     /// Asks about a request, with one question for all charges that may be asked together.
     pub(crate) fn ask(&self, charges: Charges, deadline: Instant, peek: bool) -> Deciding {
         let one = |charges: Charges| {
-            let (ask, pending) = make(deadline, |reply| Kind::about(charges, peek, false, reply));
+            let intent = if peek { Intent::Peek } else { Intent::Charge };
+            let charge = |reply| Kind::Charge { charges, intent, reply: Some(reply) };
+            let (ask, pending) = make(deadline, charge);
             self.put(ask);
             Deciding::alone(pending, self.clone())
         };

@@ -58,7 +58,7 @@ impl Future for Deciding {
             let answer = std::task::ready!(Pin::new(asking).poll(cx));
             alone.asking = None;
             match answer? {
-                Answer::Decided(decided) => return Poll::Ready(Ok(decided.verdict.into())),
+                Answer::Decided(decided) => return Poll::Ready(Ok(decided.decision)),
                 Answer::Split(apart) => {
                     let several = MultiSlot::divided(apart, alone.connections.clone());
                     *self = Self::MultiSlot(Box::new(several));

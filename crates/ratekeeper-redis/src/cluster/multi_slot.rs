@@ -24,8 +24,7 @@ use tokio::time::Instant;
 
 use super::connections::Connections;
 use crate::request::pending::{PendingReply, make};
-use crate::request::verdict::Verdict;
-use crate::request::{Answer, Charges, Decided, Kind, OwnCharge, Split};
+use crate::request::{Answer, Charges, Decided, Intent, Kind, OwnCharge, Split};
 
 /// The parts of a request.
 #[derive(Debug)]
@@ -83,7 +82,8 @@ impl Part {
         if let Some(before) = decided.before.as_ref().filter(|_| !admitted) {
             return before.outcomes().nth(place).map(|(rule, outcome)| (rule, *outcome, before.at()));
         }
-        decided.verdict.outcome(place).map(|(rule, outcome)| (rule, outcome, decided.verdict.at()))
+        let decision = &decided.decision;
+        decision.outcomes().nth(place).map(|(rule, outcome)| (rule, *outcome, decision.at()))
     }
 }
 
@@ -113,8 +113,9 @@ impl MultiSlot {
 
     /// Asks about a part.
     fn part(&self, charges: Charges) -> Part {
-        let own = charges.clone();
-        let (ask, pending) = make(self.deadline, |reply| Kind::about(own, self.peek, true, reply));
+        let intent = if self.peek { Intent::Peek } else { Intent::ChargePart };
+        let charge = |reply| Kind::Charge { charges: charges.clone(), intent, reply: Some(reply) };
+        let (ask, pending) = make(self.deadline, charge);
         self.connections.put(ask);
         Part { charges, state: State::Pending(pending) }
     }
@@ -139,16 +140,16 @@ impl MultiSlot {
     }
 
     fn is_admitted(&self) -> bool {
-        self.parts.iter().all(|part| part.decided().is_some_and(|decided| decided.verdict.is_admitted()))
+        self.parts.iter().all(|part| part.decided().is_some_and(|decided| decided.decision.is_admitted()))
     }
 
     /// Combines the answers of the parts. If one denies a charge, that is a denial, whatever happened to the
     /// others. If none does and one fails, the request may be let through, and stays charged where it was.
     fn finish(&mut self) -> Result<Decision, StoreError> {
-        let decided = || self.parts.iter().filter_map(Part::decided).map(|decided| &decided.verdict);
-        let (admitted, denied) = (self.is_admitted(), decided().any(|verdict| !verdict.is_admitted()));
+        let decided = || self.parts.iter().filter_map(Part::decided).map(|decided| &decided.decision);
+        let (admitted, denied) = (self.is_admitted(), decided().any(|decision| !decision.is_admitted()));
         let failed = self.parts.iter().find_map(Part::failed).filter(|_| self.peek || !denied).cloned();
-        let at = decided().map(Verdict::at).max().unwrap_or_default();
+        let at = decided().map(Decision::at).max().unwrap_or_default();
         let mut decision = Decision::new(at);
         for (part, place) in &self.order {
             if let Some((rule, outcome, at)) = self.parts[*part].told(*place, admitted, at) {

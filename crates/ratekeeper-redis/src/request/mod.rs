@@ -2,7 +2,6 @@
 
 pub(crate) mod pending;
 pub(crate) mod settlement;
-pub(crate) mod verdict;
 
 use std::time::Duration;
 
@@ -12,7 +11,6 @@ use tokio::time::Instant;
 
 use crate::name::{Counted, Names};
 use crate::request::settlement::{Settlement, What};
-use crate::request::verdict::Verdict;
 
 /// A charge that outlives the call.
 #[derive(Clone, Debug)]
@@ -44,9 +42,9 @@ pub(crate) type Reply<T> = Option<oneshot::Sender<Result<T, StoreError>>>;
 /// What was decided.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    pub(crate) verdict: Verdict,
+    pub(crate) decision: Decision,
     /// What a peek would have said before, if this is only a part of a request.
-    pub(crate) before: Option<Box<Decision>>,
+    pub(crate) before: Option<Decision>,
     /// What was charged if it was admitted, to be able to give it back. Empty after a peek.
     pub(crate) charges: Charges,
 }
@@ -79,7 +77,7 @@ impl Decided {
             Ask::new(Kind::Settle { settlement, reply: None }, Instant::now() + SETTLE_TIMEOUT)
         };
         // A decision that denied has no receipts.
-        self.charges.iter().zip(self.verdict.to_decision().receipts()).map(refund).collect()
+        self.charges.iter().zip(self.decision.receipts()).map(refund).collect()
     }
 }
 
@@ -99,37 +97,19 @@ pub(crate) struct Ask {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// `part`: whether other parts of the request are charged elsewhere.
-    Charge {
-        charges: Charges,
-        part: bool,
-        reply: Reply<Answer>,
-    },
-    Peek {
-        charges: Charges,
-        reply: Reply<Answer>,
-    },
-    Settle {
-        settlement: Box<Settlement>,
-        reply: Reply<()>,
-    },
-    Reset {
-        counter: Box<Counted>,
-        reply: Reply<()>,
-    },
+    Charge { charges: Charges, intent: Intent, reply: Reply<Answer> },
+    Settle { settlement: Box<Settlement>, reply: Reply<()> },
+    Reset { counter: Box<Counted>, reply: Reply<()> },
 }
 
-impl Kind {
-    /// Asks about charges. `part`: whether these are only a part of a request.
-    pub(crate) fn about(
-        charges: Charges,
-        peek: bool,
-        part: bool,
-        reply: oneshot::Sender<Result<Answer, StoreError>>,
-    ) -> Self {
-        let reply = Some(reply);
-        if peek { Self::Peek { charges, reply } } else { Self::Charge { charges, part, reply } }
-    }
+/// Why charges are asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Charge,
+    /// Other parts of the same request are charged elsewhere.
+    ChargePart,
+    /// Nothing is charged.
+    Peek,
 }
 
 impl Ask {
@@ -140,9 +120,7 @@ impl Ask {
     /// The slot of its counters on a cluster.
     pub(crate) fn slot(&self) -> u16 {
         match &self.kind {
-            Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => {
-                charges.first().map_or(0, |charge| charge.counter.slot)
-            }
+            Kind::Charge { charges, .. } => charges.first().map_or(0, |charge| charge.counter.slot),
             Kind::Settle { settlement, .. } => settlement.counter.slot,
             Kind::Reset { counter, .. } => counter.slot,
         }
@@ -157,7 +135,7 @@ impl Ask {
         match &mut self.kind {
             // A caller that has gone needs no answer, and its charge is given back when Redis answers.
             Kind::Charge { reply: Some(reply), .. } if reply.is_closed() => {}
-            Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
+            Kind::Charge { reply, .. } => {
                 if let Some(reply) = reply.take() {
                     drop(reply.send(Err(error.clone())));
                 }
@@ -175,17 +153,18 @@ impl Ask {
         matches!(self.kind, Kind::Settle { reply: None, .. } | Kind::Reset { reply: None, .. })
     }
 
-    /// Whether other parts of the same request are charged elsewhere.
-    pub(crate) const fn is_part(&self) -> bool {
-        matches!(self.kind, Kind::Charge { part: true, .. })
+    /// Why charges are asked about, if it is about charges.
+    pub(crate) const fn intent(&self) -> Option<Intent> {
+        match self.kind {
+            Kind::Charge { intent, .. } => Some(intent),
+            Kind::Settle { .. } | Kind::Reset { .. } => None,
+        }
     }
 
     /// Whether the caller has gone, so that it need not be done. Settlements and resets are always done.
     pub(crate) fn is_abandoned(&self) -> bool {
         match &self.kind {
-            Kind::Charge { reply, .. } | Kind::Peek { reply, .. } => {
-                reply.as_ref().is_none_or(oneshot::Sender::is_closed)
-            }
+            Kind::Charge { reply, .. } => reply.as_ref().is_none_or(oneshot::Sender::is_closed),
             Kind::Settle { .. } | Kind::Reset { .. } => false,
         }
     }
@@ -194,7 +173,7 @@ impl Ask {
     pub(crate) fn settlement(&self) -> Option<&Settlement> {
         match &self.kind {
             Kind::Settle { settlement, .. } => Some(settlement),
-            Kind::Charge { .. } | Kind::Peek { .. } | Kind::Reset { .. } => None,
+            Kind::Charge { .. } | Kind::Reset { .. } => None,
         }
     }
 
@@ -203,14 +182,14 @@ impl Ask {
         match &self.kind {
             Kind::Settle { settlement, .. } => Some(&settlement.counter),
             Kind::Reset { counter, .. } => Some(counter),
-            Kind::Charge { .. } | Kind::Peek { .. } => None,
+            Kind::Charge { .. } => None,
         }
     }
 
     /// The charges, if it is about charges.
     pub(crate) fn charges(&self) -> Option<&Charges> {
         match &self.kind {
-            Kind::Charge { charges, .. } | Kind::Peek { charges, .. } => Some(charges),
+            Kind::Charge { charges, .. } => Some(charges),
             Kind::Settle { .. } | Kind::Reset { .. } => None,
         }
     }
@@ -220,18 +199,11 @@ impl Ask {
     /// If the caller has gone, its request went away before it was admitted, and the charges are given back.
     /// If the caller was told that the store failed, its rules may have let the request in, and the charges
     /// stay.
-    pub(crate) fn decided(self, verdict: Verdict, before: Option<Box<Decision>>) -> Vec<Self> {
-        match self.kind {
-            Kind::Charge { charges, reply: Some(reply), .. } => {
-                match reply.send(Ok(Answer::Decided(Decided { verdict, before, charges }))) {
-                    Err(Ok(Answer::Decided(unheard))) => unheard.give_back(),
-                    _ => Vec::new(),
-                }
-            }
-            Kind::Peek { reply: Some(reply), .. } => {
-                drop(reply.send(Ok(Answer::Decided(Decided { verdict, before, charges: Charges::new() }))));
-                Vec::new()
-            }
+    pub(crate) fn decided(self, decision: Decision, before: Option<Decision>) -> Vec<Self> {
+        let Kind::Charge { charges, intent, reply: Some(reply) } = self.kind else { return Vec::new() };
+        let charges = if intent == Intent::Peek { Charges::new() } else { charges };
+        match reply.send(Ok(Answer::Decided(Decided { decision, before, charges }))) {
+            Err(Ok(Answer::Decided(unheard))) => unheard.give_back(),
             _ => Vec::new(),
         }
     }
@@ -244,10 +216,8 @@ impl Ask {
 
     /// Answers that each counter has to be asked about separately. Nothing was done so far.
     pub(crate) fn divide(self) {
-        let (deadline, peek) = (self.deadline, matches!(self.kind, Kind::Peek { .. }));
-        if let Kind::Charge { charges, reply: Some(reply), .. } | Kind::Peek { charges, reply: Some(reply) } =
-            self.kind
-        {
+        if let Kind::Charge { charges, intent, reply: Some(reply) } = self.kind {
+            let (deadline, peek) = (self.deadline, intent == Intent::Peek);
             drop(reply.send(Ok(Answer::Split(Split { charges, deadline, peek }))));
         }
     }

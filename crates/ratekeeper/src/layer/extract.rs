@@ -8,7 +8,6 @@ use axum::response::{IntoResponse, Response};
 use http::{Request, StatusCode, request};
 use ratekeeper_core::Decision;
 
-use super::headers::legacy;
 use super::rejection::{JsonRejection, Rejection, RejectionReason, write_fields};
 use super::report;
 use crate::limiter::settle::Limits;
@@ -108,8 +107,7 @@ impl IntoResponse for Denied {
         // What was requested matters only for gRPC, whose handlers return a status.
         let mut response: Response<Body> =
             JsonRejection.reject(&RequestHead::from(&Request::new(())), &reason);
-        write_fields(&reason, response.headers_mut());
-        legacy::write(&self.0, response.headers_mut());
+        write_fields(&reason, Some(&self.0), response.headers_mut());
         report::expose(response.extensions_mut(), self.0);
         response
     }

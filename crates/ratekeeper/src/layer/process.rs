@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method, Request, Response};
 use ratekeeper_core::{Answer, Decision, Outcome, Retry, StoreError};
 
-use super::headers::{HeaderFields, Lines, legacy};
+use super::headers::{HeaderFields, Lines};
 use super::rejection::{self, Rejection, RejectionReason};
 use super::report::{self, Report};
 use crate::limiter::settle::{Account, Limits};
@@ -43,6 +43,7 @@ pub(super) enum Next<B> {
 }
 
 /// What a request waits for.
+#[expect(clippy::large_enum_variant, reason = "it is in one box with the request")]
 pub(super) enum Step {
     /// A key or a tier.
     Plan { rules: Arc<Rules>, planning: Planning },
@@ -53,6 +54,9 @@ pub(super) enum Step {
 }
 
 pub(super) type BoxAnswer = std::pin::Pin<Box<dyn Future<Output = Result<Decision, StoreError>> + Send>>;
+
+/// The IETF fields, the account, and the rules in shadow of a request.
+type More = (Lines, Option<Arc<Account>>, Option<Arc<ShadowReport>>);
 
 /// A request that is forwarded after its delay.
 pub(super) struct Delayed {
@@ -190,8 +194,10 @@ impl<R> Processor<R> {
             Account::new(limiter, Arc::clone(rules), plan, decision.clone(), is_local)
         });
         let shadows = if plan.shadows.is_empty() || is_local { None } else { ShadowReport::of(rules, plan) };
-        let lines = self.options.fields.lines(&decision, || policies(rules, plan, is_local));
-        let report = self.report(decision, lines, account.clone(), shadows.clone());
+        let lines = || self.options.fields.lines(&decision, || policies(rules, plan, is_local));
+        let has_more = self.options.fields.ietf.is_some() || account.is_some() || shadows.is_some();
+        let more = has_more.then(|| (lines(), account.clone(), shadows.clone()));
+        let report = self.report(decision, more);
         match delay {
             None => {
                 if !is_local && !plan.shadows.is_empty() {
@@ -234,18 +240,18 @@ impl<R> Processor<R> {
         let shadows = ShadowReport::of(rules, plan);
         self.limiter.shadow(rules, plan, account.as_ref(), shadows.as_ref());
         let nothing = Decision::new(ratekeeper_core::Timestamp::UNIX_EPOCH);
-        self.report(nothing, Lines::default(), account, shadows)
+        self.report(nothing, Some((Lines::default(), account, shadows)))
     }
 
     /// What the response to a forwarded request reports.
-    fn report(
-        &self,
-        decision: Decision,
-        lines: Lines,
-        account: Option<Arc<Account>>,
-        shadows: Option<Arc<ShadowReport>>,
-    ) -> Report {
-        Report::new(decision, self.options.fields, self.options.expose_decision, lines, account, shadows)
+    #[inline]
+    fn report(&self, decision: Decision, more: Option<More>) -> Report {
+        let Options { fields, expose_decision, .. } = self.options;
+        let report = Report::new(decision, fields, expose_decision);
+        match more {
+            None => report,
+            Some((lines, account, shadows)) => report.with(fields, lines, account, shadows),
+        }
     }
 
     /// Does the periodic check with a request that is forwarded.
@@ -335,11 +341,8 @@ impl<R> Processor<R> {
         R: Rejection<B>,
     {
         let mut response = self.rejection.reject(&RequestHead::from(request), reason);
-        let headers = response.headers_mut();
-        rejection::write_fields(reason, headers);
-        if let Some(decision) = decision.filter(|_| self.options.fields.legacy) {
-            legacy::write(decision, headers);
-        }
+        let decision = decision.filter(|_| self.options.fields.legacy);
+        rejection::write_fields(reason, decision, response.headers_mut());
         response
     }
 }

@@ -34,18 +34,22 @@ impl Report {
     pub(super) const NOTHING: Self =
         Self { decision: Decision::new(Timestamp::UNIX_EPOCH), legacy: false, exposed: false, more: None };
 
-    pub(super) fn new(
-        decision: Decision,
+    #[inline]
+    pub(super) const fn new(decision: Decision, fields: HeaderFields, exposed: bool) -> Self {
+        Self { decision, legacy: fields.legacy, exposed, more: None }
+    }
+
+    /// Reports more than the three fields and the decision.
+    #[cold]
+    pub(super) fn with(
+        self,
         fields: HeaderFields,
-        exposed: bool,
         lines: Lines,
         account: Option<Arc<Account>>,
         shadows: Option<Arc<ShadowReport>>,
     ) -> Self {
         let shadows = shadows.map(|shadows| (fields, shadows));
-        let more = (!lines.is_empty() || account.is_some() || shadows.is_some())
-            .then(|| Box::new(More { lines, account, shadows }));
-        Self { decision, legacy: fields.legacy, exposed, more }
+        Self { more: Some(Box::new(More { lines, account, shadows })), ..self }
     }
 
     /// Writes it to a response, respecting what an inner layer or the handler has reported.
@@ -56,6 +60,10 @@ impl Report {
         }
         // An inner layer has denied. Its decision is then the reason for the response.
         let denied_within = response.extensions().get().is_some_and(|inner: &Decision| !inner.is_admitted());
+        if let Some(more) = &more {
+            // At once for all fields, so that the map grows once.
+            let _ = response.headers_mut().try_reserve(more.lines.fields() + 3);
+        }
         let shadows = more.as_ref().and_then(|more| more.shadows.as_ref());
         if let Some((fields, shadows)) = shadows {
             write_shadows(&self.decision, *fields, shadows, denied_within, response);

@@ -19,6 +19,7 @@ pub(crate) enum Verdict {
 
 impl Limiter {
     /// Charges what was planned, all or nothing.
+    #[inline]
     pub(crate) fn ask(&self, rules: &Rules, plan: &Plan, patience: Patience) -> Answer<Decision> {
         match &*plan.entries {
             [only] => self.store().charge(&[only.charge(rules, patience)]),
@@ -30,6 +31,7 @@ impl Limiter {
     }
 
     /// Applies the failure policies if the store has failed.
+    #[inline]
     pub(crate) fn judge(
         &self,
         rules: &Rules,

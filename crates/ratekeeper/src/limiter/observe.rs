@@ -29,10 +29,17 @@ impl How {
 
 impl Plan {
     /// It was decided.
+    #[inline]
     pub(crate) fn observe_decision(&self, rules: &Rules, decision: &Decision, how: How) {
-        if !cfg!(any(feature = "metrics", feature = "tracing")) {
-            return;
+        if cfg!(feature = "metrics") {
+            self.count(rules, decision, how);
         }
+        if cfg!(feature = "tracing") && !decision.is_admitted() {
+            self.observe_denial(rules, decision);
+        }
+    }
+
+    fn count(&self, rules: &Rules, decision: &Decision, how: How) {
         let is_admitted = decision.is_admitted();
         for (planned, outcome) in self.outcomes(rules, decision) {
             let said = match (how, outcome.is_admitted()) {
@@ -55,9 +62,6 @@ impl Plan {
                     rule.watch.count(Role::Enforced, said, None);
                 }
             }
-        }
-        if !is_admitted {
-            self.observe_denial(rules, decision);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::rule::{MissingKey, QuotaChoice, Role, Rules, TierChoice, TierFuture, 
 /// What is to be charged for a request, under the rules that were in force when it arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
-    pub(crate) entries: SmallVec<[Planned; 2]>,
+    pub(crate) entries: SmallVec<[Planned; 3]>,
     /// The charges made only in shadow.
     pub(crate) shadows: Vec<Planned>,
     /// The charge of a rule that denies, because the request does not have its key.
@@ -43,6 +43,7 @@ impl Planned {
     }
 
     /// The charge that the store is asked for.
+    #[inline]
     pub(crate) fn charge<'a>(&'a self, rules: &'a Rules, patience: Patience) -> Charge<'a> {
         let rule = rules.rule(self.rule);
         let (name, quota) = match self.role {
@@ -99,6 +100,7 @@ impl Plan {
     }
 
     /// Adds the charge of a rule, for a caller with this key and in this tier.
+    #[inline]
     pub(crate) fn add(
         &mut self,
         rules: &Rules,

@@ -183,6 +183,7 @@ impl Compiled {
         self.requests.exception(head).is_none() && self.predicates.iter().all(|predicate| predicate(head))
     }
 
+    #[inline]
     pub(crate) fn cost<'a>(&self, head: impl FnOnce() -> RequestHead<'a>) -> u32 {
         match &self.cost {
             Cost::Fixed(cost) => *cost,
@@ -203,6 +204,7 @@ impl Compiled {
         &self.quotas[0].quota
     }
 
+    #[inline]
     pub(crate) fn quota<'a>(&'a self, choice: &'a QuotaChoice) -> &'a Quota {
         match choice {
             QuotaChoice::Own(number) => &self.quotas[*number].quota,
@@ -211,6 +213,7 @@ impl Compiled {
     }
 
     /// The role of a charge to this key: enforced or in shadow.
+    #[inline]
     pub(crate) fn role(&self, key: &Key) -> Role {
         self.mode.role(self.name, key)
     }
@@ -226,6 +229,7 @@ impl Compiled {
     }
 
     /// Whether the quota has a candidate.
+    #[inline]
     pub(crate) fn has_candidate(&self, choice: &QuotaChoice) -> bool {
         matches!(choice, QuotaChoice::Own(number) if self.quotas[*number].candidate.is_some())
     }
@@ -243,6 +247,7 @@ impl Compiled {
     }
 
     /// For how long requests over the quota are held back.
+    #[inline]
     pub(crate) fn hold(&self, choice: &QuotaChoice) -> Option<Duration> {
         let hold = match choice {
             QuotaChoice::Own(number) => self.quotas[*number].hold,
@@ -278,6 +283,7 @@ impl Compiled {
     }
 
     /// The quota of a tier; `None` if it has no limit.
+    #[inline]
     pub(crate) fn tier(&self, choice: TierChoice) -> Option<QuotaChoice> {
         match choice {
             TierChoice::Default => Some(QuotaChoice::Own(0)),

@@ -34,8 +34,11 @@ pub enum FailurePolicy {
     /// or a leaky bucket that holds the request back.
     ///
     /// - This process does not know what was used before, so every caller starts with a full share. What a
-    ///   caller uses of it counts in this process only, and until it has come back, even if the store works
-    ///   for a moment in between.
+    ///   caller uses of it counts in this process until it has come back, even if the store works for a
+    ///   moment in between.
+    /// - When the store works again, it is debited with what was used of the share and has not come back. So
+    ///   a store that fails every other moment does not double the quota. This covers up to 10,000 keys; what
+    ///   further keys use while the store fails is not debited.
     /// - Nodes that admit their shares independently stay within the quota together, provided that the quota
     ///   has at least one unit for each. Nodes beyond the number that the share is for add their own shares.
     /// - A request that costs more than the share can ever hold, but not more than the quota, is answered

@@ -62,6 +62,7 @@ impl Rules {
     }
 
     /// Calls `f` with each rule that matches, in order, and with the head as the rule sees it.
+    #[inline]
     pub(crate) fn for_each_match(&self, head: &RequestHead<'_>, mut f: impl FnMut(usize, &RequestHead<'_>)) {
         let mut visit = |number: usize, head: &RequestHead<'_>| {
             if self.rules[number].applies(head) {
@@ -76,6 +77,7 @@ impl Rules {
         }
     }
 
+    #[inline]
     pub(crate) fn rule(&self, number: usize) -> &Compiled {
         &self.rules[number]
     }

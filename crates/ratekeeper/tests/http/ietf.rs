@@ -60,15 +60,17 @@ async fn all_rules_are_listed_in_their_order() {
 }
 
 #[tokio::test]
-async fn a_policy_tells_what_there_is_at_most_and_how_long_it_takes_to_come_back() {
+async fn a_policy_says_how_much_may_be_used_in_which_window() {
     for (quota, policy) in [
         (Quota::per_minute(60), r#""r";q=60;w=60"#),
         (Quota::per_minute(60).burst(10), r#""r";q=10;w=10"#),
-        (Quota::per_second(3).burst(10), r#""r";q=10;w=4"#),
+        // A bucket's window is rounded up, so the quota is what comes back in it.
+        (Quota::per_second(3).burst(10), r#""r";q=12;w=4"#),
+        (Quota::per_second(100).burst(20), r#""r";q=100;w=1"#),
         (Quota::fixed_window(5, HOUR), r#""r";q=5;w=3600"#),
         (Quota::sliding_window(5, HOUR), r#""r";q=5;w=3600"#),
         (Quota::sliding_log(5, MINUTE), r#""r";q=5;w=60"#),
-        (Quota::leaky_bucket(2, secs(1)).capacity(9), r#""r";q=9;w=5"#),
+        (Quota::leaky_bucket(2, secs(1)).capacity(9), r#""r";q=10;w=5"#),
         // Whole seconds, rounded up, and at least one.
         (Quota::fixed_window(5, millis(500)), r#""r";q=5;w=1"#),
         (Quota::fixed_window(5, millis(1_001)), r#""r";q=5;w=2"#),

@@ -10,7 +10,7 @@ use crate::batch::decode::{Answered, Garbled};
 use crate::config::Config;
 use crate::denial_cache::{DenialCache, Passed};
 use crate::error::{is_of_the_call, is_refusal, unavailable};
-use crate::request::{Ask, Charges, Kind};
+use crate::request::{Ask, Charges, Intent};
 
 /// The result of a flight.
 #[derive(Debug, Default)]
@@ -117,13 +117,14 @@ impl Command {
             return;
         };
         let charges: Few<&Charges> = self.asks.iter().flatten().filter_map(Ask::charges).collect();
-        let peek = matches!(self.asks.iter().flatten().next(), Some(Ask { kind: Kind::Peek { .. }, .. }));
+        let intents: Few<_> = self.asks.iter().flatten().map(Ask::intent).collect();
+        let peek = intents.first() == Some(&Some(Intent::Peek));
         let mut all = Few::with_capacity(charges.len());
-        let parts: Few<bool> = self.asks.iter().flatten().map(Ask::is_part).collect();
+        let parts: Few<bool> = intents.iter().map(|intent| *intent == Some(Intent::ChargePart)).collect();
         let decided = call.decide(&charges, &parts, &answer, |answered, counters, places| {
             // A peek has changed nothing, so there is nothing new to learn.
             if !peek && !answered.is_disputed {
-                denied.learn(charges[answered.request], counters, places, &answered.verdict, sent_at);
+                denied.learn(charges[answered.request], counters, places, &answered.decision, sent_at);
             }
             all.push(answered);
         });
@@ -131,9 +132,9 @@ impl Command {
         if let Err(Garbled(why)) = decided {
             return self.garbled(why, received);
         }
-        for Answered { request, verdict, before, .. } in all {
+        for Answered { request, decision, before, .. } in all {
             if let Some(ask) = self.asks[request].take() {
-                received.again.extend(ask.decided(verdict, before));
+                received.again.extend(ask.decided(decision, before));
             }
         }
     }

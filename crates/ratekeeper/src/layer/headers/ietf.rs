@@ -16,8 +16,10 @@ const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 /// one member of another form makes a whole list unreadable (RFC 9651, section 1.1). Here each member is a
 /// string with parameters.
 pub(super) fn remove_other_forms(headers: &mut HeaderMap) {
+    let is_ours = |name: &HeaderName| *name == POLICY || *name == RATELIMIT;
     let is_item = |line: &HeaderValue| line.as_bytes().trim_ascii().starts_with(b"\"");
-    if [&POLICY, &RATELIMIT].iter().any(|name| !headers.get_all(*name).iter().all(is_item)) {
+    // Mostly there are few fields, and looking at them is faster than looking two up.
+    if !headers.iter().all(|(name, line)| !is_ours(name) || is_item(line)) {
         headers.remove(&POLICY);
         headers.remove(&RATELIMIT);
     }

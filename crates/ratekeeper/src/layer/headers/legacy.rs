@@ -17,14 +17,14 @@ pub(crate) fn write(decision: &Decision, headers: &mut HeaderMap) {
     if yields(outcome, headers) {
         return;
     }
-    let fields = [
-        (REMAINING, number(outcome.remaining().into())),
-        (LIMIT, number(outcome.limit().into())),
-        (RESET, number(outcome.reset_at(decision.at()).as_secs_ceil())),
-    ];
-    for (name, value) in fields {
+    for field in 0..3 {
+        let (name, n) = match field {
+            0 => (REMAINING, outcome.remaining().into()),
+            1 => (LIMIT, outcome.limit().into()),
+            _ => (RESET, outcome.reset_at(decision.at()).as_secs_ceil()),
+        };
         // A full map, with thousands of fields, has none of them.
-        if headers.try_insert(name, value).is_err() {
+        if headers.try_insert(name, number(n)).is_err() {
             for name in [LIMIT, REMAINING, RESET] {
                 headers.remove(name);
             }

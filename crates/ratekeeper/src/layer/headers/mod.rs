@@ -45,8 +45,9 @@ impl HeaderFields {
 }
 
 impl Lines {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// How many lines there are, of both fields.
+    pub(crate) fn fields(&self) -> usize {
+        2 * self.0.len()
     }
 
     /// Writes them in addition to what an inner layer has written.

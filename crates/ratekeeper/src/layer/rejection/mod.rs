@@ -13,7 +13,7 @@ use ratekeeper_core::{Decision, RuleName, StoreError};
 
 pub use self::body::{JsonRejection, ProblemRejection};
 pub use self::grpc::GrpcRejection;
-use super::headers::number;
+use super::headers::{legacy, number};
 use crate::request::RequestHead;
 use crate::rule::policy::seconds;
 
@@ -74,13 +74,18 @@ impl RejectionReason<'_> {
     }
 }
 
-/// Adds `Retry-After`, unless the response has it, and keeps caches from storing the response.
-pub(super) fn write_fields(reason: &RejectionReason<'_>, headers: &mut HeaderMap) {
-    if let Some(seconds) = reason.retry_after_seconds() {
-        if !headers.contains_key(RETRY_AFTER) {
-            // A full map, with thousands of fields, is left unchanged.
-            drop(headers.try_insert(RETRY_AFTER, number(seconds)));
-        }
+/// Adds `Retry-After`, unless the response has it, and the fields of a decision, and keeps caches from storing
+/// the response.
+pub(super) fn write_fields(
+    reason: &RejectionReason<'_>,
+    decision: Option<&Decision>,
+    headers: &mut HeaderMap,
+) {
+    if let Some(seconds) = reason.retry_after_seconds()
+        && !headers.contains_key(RETRY_AFTER)
+    {
+        // A full map, with thousands of fields, is left unchanged.
+        drop(headers.try_insert(RETRY_AFTER, number(seconds)));
     }
     // RFC 6585, section 4: a 429 must not be stored by a cache. Usually there is nothing to remove.
     if headers.keys().any(is_freshness) {
@@ -90,6 +95,9 @@ pub(super) fn write_fields(reason: &RejectionReason<'_>, headers: &mut HeaderMap
         }
     }
     drop(headers.try_insert(CACHE_CONTROL, HeaderValue::from_static("no-store")));
+    if let Some(decision) = decision {
+        legacy::write(decision, headers);
+    }
 }
 
 /// Makes the response for a rejected request, with a body of type `B`.
