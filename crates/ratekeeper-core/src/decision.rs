@@ -117,10 +117,6 @@ impl Outcome {
         }
     }
 
-    /// A charge of nothing to nobody.
-    pub(crate) const NOTHING: Self =
-        Self { limit: 0, remaining: 0, reset_micros: 0, refill_micros: 0, verdict: admitted_after(0) };
-
     #[inline]
     pub(crate) const fn admit(budget: Budget, delay_micros: u64) -> Self {
         Self::new(budget, admitted_after(delay_micros))
@@ -254,6 +250,7 @@ struct Several {
 
 impl Decision {
     /// A decision without any charge, which is admitted.
+    #[inline]
     #[must_use]
     pub const fn new(at: Timestamp) -> Self {
         Self { at, outcomes: Outcomes::Several(None) }

@@ -18,20 +18,18 @@ use crate::{Charge, Debit, Decision, KeyRef, Refund, RuleName, StoreError};
 ///   the store's own clock.
 /// - **One counter for one rule and key.** Two rules never share a counter, nor do two keys, whatever the
 ///   keys contain.
-/// - **Quotas may change.** A key that was last charged under another quota is re-read under the new one:
-///   never an error, never without a limit, never locked for longer than
-///   [`Quota::full_refill`](crate::Quota::full_refill).
-/// - **Two quotas may be in use at once.** Then both are counted, whichever one a call uses. In any span, no
-///   more is admitted than what the larger holds plus what comes back in that span under the faster, plus a
-///   fixed window's limit once more, as around any edge. A charge that both would admit is not denied. A
-///   quota is in use for a full refill after it was last asked. There are two exceptions. Two fixed windows
-///   of different periods that are both used up all the time may admit half as much again as the faster. And
-///   of two buckets with the same rate, one that holds more than a hundred thousand times as much as the
-///   other forgets what it has admitted.
+/// - **Quotas may change.** What was used stays used, up to what the new quota holds: never an error, never
+///   without a limit, never locked for longer than [`Quota::full_refill`](crate::Quota::full_refill).
+/// - **Two quotas may alternate.** A key keeps the states of its last two quotas. A charge is decided under
+///   its own quota and counted under both, so together they admit at most what both admit. A third quota
+///   replaces the older state.
+/// - **Reservations are kept.** A charge whose caller [will wait](Charge::wait_up_to) is admitted with a delay
+///   if a bucket has what it takes within that time, in the order of the charges.
 /// - **Debts are paid.** What is [debited](Self::debit) beyond a budget counts like everything else, up to as
 ///   much as the budget holds, and locks nothing for longer than two full refills.
-/// - **Time may step back.** That frees nothing, and locks nothing for longer than a full refill, or two if
-///   the budget owes.
+/// - **Time may step back.** That frees nothing, and locks nothing for longer than a full refill. A bucket
+///   that owes, or from which tokens are reserved, is locked for at most two full refills, or for a full
+///   refill and a minute.
 /// - **Nothing is kept forever.** What no longer matters goes away by itself.
 /// - **A failure is not a denial.** A store that cannot decide returns a [`StoreError`], and has then charged
 ///   nothing that it knows of. The exception is a store on several servers of which one fails: it may keep
@@ -110,9 +108,7 @@ pub trait Store: Send + Sync + 'static {
     /// Charges all or none.
     ///
     /// The outcomes are in the order of the charges. A rule and key that are charged twice in one call are
-    /// charged the sum. Charge a rule and key under only one quota in a call: under two at once, what is
-    /// taken under the first may rarely be in the way of the second, which is then denied although the first
-    /// was charged.
+    /// charged one after the other, all or none.
     fn charge(&self, charges: &[Charge<'_>]) -> Answer<Decision>;
 
     /// Answers what [`charge`](Self::charge) would answer, and changes nothing.

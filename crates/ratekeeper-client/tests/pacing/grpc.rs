@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ratekeeper::{Limiter, Quota, RateLimitLayer, rejection::GrpcRejection};
+use ratekeeper::rejection::GrpcRejection;
+use ratekeeper::{Limiter, Quota, RateLimitLayer};
 use ratekeeper_client::{Pacer, PacingLayer};
 use tokio::net::TcpListener;
 use tokio::time::Instant;

@@ -13,9 +13,11 @@
 //! yet, and the charge carries the delay until they are there. A leaky bucket refuses a place in the queue
 //! that the caller would not wait for.
 
+use std::num::{NonZeroU64, NonZeroU128};
+
 use super::{Ask, Count};
 use crate::decision::Budget;
-use crate::quota::{Span, Steady};
+use crate::quota::Span;
 use crate::{Algorithm, Outcome, Quota, Receipt, Timestamp};
 
 /// Set in the microseconds of a budget that takes longer than a full refill. No clock gets there.
@@ -81,7 +83,7 @@ impl Bucket {
     }
 
     /// How long until the budget is full; at most the longest that the state can mean.
-    #[inline]
+    #[inline(always)]
     fn wait(self, quota: &Quota, now: Timestamp) -> Span {
         match self.marked.checked_sub(now.as_micros()) {
             None => Span::default(),
@@ -111,28 +113,12 @@ impl Bucket {
         *self = Self::new(Span { micros, ..wait }, wait > quota.fill());
     }
 
-    /// Charges under a [steady](Quota::steady) quota if the cost fits without a delay, the budget is not
-    /// marked and the clock was not set back. Under these conditions, half of the work is unnecessary.
+    /// Takes the cost if it fits at once, as most do. Otherwise it returns `None`, and changes nothing.
     #[inline(always)]
-    pub(crate) fn charge_steady(
-        &mut self,
-        steady: &Steady,
-        quota: &Quota,
-        cost: u32,
-        now: Timestamp,
-    ) -> Option<Outcome> {
-        let fill = quota.fill().micros;
-        let before = self.marked.saturating_sub(now.as_micros());
-        // A cost above what the quota holds takes longer than the quota takes to fill, so it does not fit
-        // either.
-        let after = before.checked_add(steady.span(cost)).filter(|after| *after <= fill)?;
-        // No clock comes near the largest number. If one did, the result would be meaningless, but nothing
-        // breaks.
-        *self = Self::from_marked(now.as_micros().wrapping_add(after), 0);
-        let (remaining, next) = steady.units(fill - after);
-        let refill_micros = if after == 0 { 0 } else { next };
-        let budget = Budget { limit: quota.max(), remaining, reset_micros: after, refill_micros };
-        Some(Outcome::admit(budget, if steady.queues { before } else { 0 }))
+    pub(crate) fn take(&mut self, quota: &Quota, ask: Ask, now: Timestamp) -> Option<Outcome> {
+        let (after, delay) = fit_at_once(quota, self.wait(quota, now), ask)?;
+        self.set(quota, after, now);
+        Some(Outcome::admit(budget(quota, after), delay))
     }
 }
 
@@ -210,11 +196,32 @@ fn queues(quota: &Quota) -> bool {
     quota.algorithm() == Algorithm::LeakyBucket
 }
 
-/// Whether a charge fits into a budget that takes `before` to be full. If it does: how long the budget takes
-/// to be full after it, and the delay in microseconds. If not: when it would, in microseconds; `None` if
-/// never.
-#[inline]
-fn fit(quota: &Quota, before: Span, ask: Ask) -> Result<(Span, u64), Option<u64>> {
+/// If a charge fits: how long the budget takes to be full after it, and the delay in microseconds. If not:
+/// when it would fit, in microseconds; `None` if never.
+type Fit = Result<(Span, u64), Option<u64>>;
+
+/// What a charge that costs anything, and fits without a reservation, leaves behind.
+#[inline(always)]
+fn fit_at_once(quota: &Quota, before: Span, ask: Ask) -> Option<(Span, u64)> {
+    if ask.cost == 0 || ask.cost > quota.max() {
+        return None;
+    }
+    let after = add(quota, before, quota.span(ask.cost));
+    if after > quota.fill() {
+        return None;
+    }
+    if !queues(quota) {
+        return Some((after, 0));
+    }
+    let delay = ceil(before);
+    if ask.wait_up_to.is_some_and(|patience| delay > patience) { None } else { Some((after, delay)) }
+}
+
+/// Whether a charge fits into a budget that takes `before` to be full.
+fn fit(quota: &Quota, before: Span, ask: Ask) -> Fit {
+    if let Some(fit) = fit_at_once(quota, before, ask) {
+        return Ok(fit);
+    }
     let queues = queues(quota);
     if ask.cost == 0 {
         return Ok((before, if queues { ceil(before) } else { 0 }));
@@ -223,22 +230,19 @@ fn fit(quota: &Quota, before: Span, ask: Ask) -> Result<(Span, u64), Option<u64>
         return Err(None);
     }
     let after = add(quota, before, quota.span(ask.cost));
+    let missing = beyond(quota, after, quota.fill());
     let patience = Span { micros: ask.wait_up_to.unwrap_or(0), parts: 0 };
-    if queues {
-        // The queue never grows beyond its capacity.
-        let full = beyond(quota, after, quota.fill());
-        let late = if ask.wait_up_to.is_some() { beyond(quota, before, patience) } else { Span::default() };
-        let retry = full.max(late);
-        if retry == Span::default() { Ok((after, ceil(before))) } else { Err(Some(ceil(retry))) }
-    } else {
-        let missing = beyond(quota, after, quota.fill());
-        let retry = beyond(quota, missing, patience);
-        if retry == Span::default() { Ok((after, ceil(missing))) } else { Err(Some(ceil(retry))) }
-    }
+    let retry = match ask.wait_up_to {
+        _ if !queues => beyond(quota, missing, patience),
+        // The queue never grows beyond its capacity, however patient its callers are.
+        Some(_) => missing.max(beyond(quota, before, patience)),
+        None => missing,
+    };
+    if retry > Span::default() { Err(Some(ceil(retry))) } else { Ok((after, ceil(missing))) }
 }
 
 /// What is answered for a budget that takes `before` to be full and is not charged.
-fn outcome(quota: &Quota, before: Span, fit: Result<(Span, u64), Option<u64>>) -> Outcome {
+fn outcome(quota: &Quota, before: Span, fit: Fit) -> Outcome {
     let budget = budget(quota, before);
     match fit {
         Ok((_, delay)) => Outcome::admit(budget, delay),
@@ -248,6 +252,7 @@ fn outcome(quota: &Quota, before: Span, fit: Result<(Span, u64), Option<u64>>) -
 }
 
 /// The budget that takes `wait` to be full.
+#[inline(always)]
 fn budget(quota: &Quota, wait: Span) -> Budget {
     let (limit, reset_micros) = (quota.max(), ceil(wait));
     if wait > quota.fill() {
@@ -255,18 +260,22 @@ fn budget(quota: &Quota, wait: Span) -> Budget {
         let refill_micros = ceil(sub(quota, one_more, quota.fill()));
         return Budget { limit, remaining: 0, reset_micros, refill_micros };
     }
-    let units = u64::from(quota.rate_units());
+    let units = NonZeroU64::from(quota.rate_units_nonzero());
     let room = sub(quota, quota.fill(), wait);
     // room × rate, in parts: exact, and mostly within 64 bits.
-    let whole = room.micros.checked_mul(units).and_then(|whole| whole.checked_add(room.parts.into()));
+    let whole = room.micros.checked_mul(units.get()).and_then(|whole| whole.checked_add(room.parts.into()));
     let (remaining, over) = match whole {
         Some(parts) => (parts / quota.rate_micros(), parts % quota.rate_micros()),
         None => divide_wide(room, quota),
     };
     let refill_parts = quota.rate_micros().get() - over;
-    let refill_micros = match wait == Span::default() {
-        true => 0,
-        false => refill_parts.div_ceil(units),
+    let refill_micros = if wait == Span::default() {
+        0
+    } else if units.get() == 1 {
+        // As for most quotas. A division takes longer than the rest.
+        refill_parts
+    } else {
+        (refill_parts + (units.get() - 1)) / units
     };
     // What remains is at most the capacity, which is a u32.
     Budget { limit, remaining: remaining as u32, reset_micros, refill_micros }
@@ -275,7 +284,7 @@ fn budget(quota: &Quota, wait: Span) -> Budget {
 #[cold]
 fn divide_wide(room: Span, quota: &Quota) -> (u64, u64) {
     let parts = u128::from(room.micros) * u128::from(quota.rate_units()) + u128::from(room.parts);
-    let rate = u128::from(quota.rate_micros().get());
+    let rate = NonZeroU128::from(quota.rate_micros());
     ((parts / rate) as u64, (parts % rate) as u64)
 }
 

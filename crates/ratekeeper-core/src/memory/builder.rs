@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::ahead::Whereabouts;
 use super::hash::KeyHash;
 use super::lock::Lock;
 use super::shard::Shard;
-use super::turn::Turns;
-use super::{Aligned, Inner, MAX_SHARDS, MemoryStore};
+use super::store::{Aligned, Inner, MAX_SHARDS, MemoryStore};
+use super::sweep::Sweeps;
 use crate::{Clock, SystemClock};
 
 const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -59,8 +58,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         let wanted = max_keys.div_ceil(KEYS_PER_SHARD).next_power_of_two().min(MAX_SHARDS);
         // A power of two that does not exceed the number of keys, so that each shard holds at least one.
         let shards = if wanted > max_keys { wanted / 2 } else { wanted }.max(1);
-        let whereabouts = Arc::new(std::array::from_fn(|_| Whereabouts::default()));
-        let shard = |number| Aligned(Lock::new(Shard::new(number, max_keys / shards, &whereabouts)));
+        let shard = |_| Aligned(Lock::new(Shard::new(max_keys / shards)));
         MemoryStore {
             inner: Arc::new(Inner {
                 clock: match self.clock {
@@ -69,10 +67,9 @@ impl<C: Clock> MemoryStoreBuilder<C> {
                 },
                 hash: KeyHash::random(),
                 shards: (0..shards).map(shard).collect(),
-                shard_bits: shards - 1,
-                whereabouts,
+                mask: shards - 1,
                 max_keys,
-                sweeps: Turns::new(SWEEP_ALL_EVERY / shards as u64),
+                sweeps: Sweeps::new(SWEEP_ALL_EVERY / shards as u64),
             }),
         }
     }

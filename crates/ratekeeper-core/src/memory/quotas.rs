@@ -4,11 +4,9 @@ use std::collections::HashMap;
 
 use crate::Quota;
 
-/// Quotas by number, each kept for as long as a slot refers to it.
+/// Quotas by number. One that no state refers to is kept until the next sweep.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
-    // A free entry has no slots. (This is not a slab, which would check on each access that the entry is not
-    // free.)
     entries: Vec<Entry>,
     numbers: HashMap<[u64; 2], u32>,
     free: Vec<u32>,
@@ -17,7 +15,8 @@ pub(super) struct Quotas {
 #[derive(Debug)]
 struct Entry {
     quota: Quota,
-    slots: usize,
+    /// How many states refer to it.
+    states: usize,
 }
 
 impl Quotas {
@@ -26,11 +25,11 @@ impl Quotas {
         &self.entries[number as usize].quota
     }
 
-    /// The number of a quota, for one more slot that refers to it.
+    /// The number of a quota, for one more state that refers to it.
     pub(super) fn acquire(&mut self, quota: &Quota) -> u32 {
         let Self { entries, numbers, free } = self;
         let number = *numbers.entry(*quota.identity()).or_insert_with(|| {
-            let entry = Entry { quota: *quota, slots: 0 };
+            let entry = Entry { quota: *quota, states: 0 };
             match free.pop() {
                 Some(number) => {
                     entries[number as usize] = entry;
@@ -42,24 +41,24 @@ impl Quotas {
                 }
             }
         });
-        self.acquire_again(number);
+        entries[number as usize].states += 1;
         number
     }
 
-    /// One more slot refers to a quota that others refer to already.
-    pub(super) fn acquire_again(&mut self, number: u32) {
-        self.entries[number as usize].slots += 1;
+    /// One state fewer refers to a quota.
+    pub(super) fn release(&mut self, number: u32) {
+        self.entries[number as usize].states -= 1;
     }
 
-    /// One slot fewer refers to a quota. Returns whether it was the last one.
-    pub(super) fn release(&mut self, number: u32) -> bool {
-        let entry = &mut self.entries[number as usize];
-        entry.slots -= 1;
-        if entry.slots == 0 {
-            self.numbers.remove(entry.quota.identity());
-            self.free.push(number);
-            return true;
-        }
-        false
+    /// Drops the quotas that no state refers to.
+    pub(super) fn drop_unused(&mut self) {
+        let Self { entries, numbers, free } = self;
+        numbers.retain(|_, number| {
+            let used = entries[*number as usize].states > 0;
+            if !used {
+                free.push(*number);
+            }
+            used
+        });
     }
 }

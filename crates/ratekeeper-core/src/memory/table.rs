@@ -3,11 +3,7 @@
 //! Each hash has a home, in proportion to its value. A slot stands at its home or, if that is taken, as close
 //! behind it as the order of hashes allows. So the table is a sorted array with gaps: a search ends at the
 //! first larger hash, growing is one pass from left to right, and the size can be any number.
-//!
-//! With many keys, a slot is in no cache, and whatever depends on its contents has to wait for it. So the
-//! likely place of a hash is read not from the slots, but from their marks (`marks.rs`).
 
-use super::marks::{Marks, SPAN};
 use super::slot::Slot;
 
 /// How full a table may get, as a share of its homes.
@@ -17,39 +13,10 @@ const ROOMY: (usize, usize) = (16, 25);
 /// Free slots behind the last home, for slots that are displaced from there.
 const TAIL: usize = 16;
 
-const _: () = assert!(SPAN <= TAIL && size_of::<Slot>().is_multiple_of(8));
-
-/// Where a hash stands in a table of this many homes, if its place is not taken.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Home {
-    at: usize,
-    homes: usize,
-}
-
-impl Home {
-    #[inline(always)]
-    pub(super) fn new(tag: u64, homes: usize) -> Self {
-        Self { at: home(tag, homes), homes }
-    }
-
-    /// The distance from the beginning of the table, in slots.
-    #[inline(always)]
-    pub(super) const fn at(self) -> usize {
-        self.at
-    }
-
-    /// The distance from the beginning of the table, in words of eight bytes.
-    #[inline(always)]
-    pub(super) const fn words(self) -> usize {
-        self.at.wrapping_mul(size_of::<Slot>() / 8)
-    }
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Table {
     // The last slot is always free, so that a search always ends.
     slots: Box<[Slot]>,
-    marks: Marks,
     homes: u32,
     len: u32,
 }
@@ -71,61 +38,13 @@ impl Table {
         &mut self.slots[at]
     }
 
-    pub(super) const fn marks(&self) -> &Marks {
-        &self.marks
-    }
-
-    pub(super) const fn homes(&self) -> usize {
-        self.homes as usize
-    }
-
     #[inline]
-    fn home(&self, tag: u64) -> usize {
-        home(tag, self.homes())
+    pub(super) fn home(&self, tag: u64) -> usize {
+        home(tag, self.homes as usize)
     }
 
-    /// Where to start the search for a hash. Its home may belong to a table of another size.
     #[inline(always)]
-    fn begin(&self, tag: u64, home: Home) -> usize {
-        if home.homes == self.homes() { home.at } else { self.moved(tag) }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn moved(&self, tag: u64) -> usize {
-        self.home(tag)
-    }
-
-    /// Where a hash is likely to be, by its mark. [`sought`](Self::sought) tells whether it is.
-    #[inline(always)]
-    pub(super) fn likely(&self, tag: u64, home: Home) -> usize {
-        let from = self.begin(tag, home);
-        from + self.marks.first(from, tag)
-    }
-
-    /// The slot of a hash that is likely to be here.
-    #[inline(always)]
-    pub(super) fn sought(&mut self, at: usize, tag: u64) -> Option<&mut Slot> {
-        self.slots.get_mut(at).filter(|slot| slot.tag == tag)
-    }
-
-    #[inline]
     pub(super) fn find(&self, tag: u64) -> Found {
-        self.find_from(self.likely(tag, Home::new(tag, self.homes())), tag)
-    }
-
-    /// Like [`find`](Self::find), for a hash that is likely to be here.
-    #[inline]
-    pub(super) fn find_from(&self, likely: usize, tag: u64) -> Found {
-        match self.slots.get(likely) {
-            Some(slot) if slot.tag == tag => Ok(likely),
-            _ => self.search(tag),
-        }
-    }
-
-    /// The same for a hash that is not where its mark suggests: mostly one that is not in the table.
-    #[inline(never)]
-    fn search(&self, tag: u64) -> Found {
         let home = self.home(tag);
         let behind = self.slots.get(home..).unwrap_or_default();
         let at = home + behind.iter().position(|slot| slot.tag >= tag).unwrap_or(0);
@@ -154,7 +73,6 @@ impl Table {
                     Some(free) if free + 1 < self.slots.len() => {
                         self.slots.copy_within(at..free, at + 1);
                         self.slots[at] = slot;
-                        self.marks.insert(at, free, slot.tag);
                         self.len += 1;
                         return;
                     }
@@ -172,7 +90,6 @@ impl Table {
             end += 1;
         }
         self.slots.copy_within(at + 1..end, at);
-        self.marks.remove(at, end);
         self.slots[end - 1] = Slot::FREE;
         self.len -= 1;
         removed
@@ -197,7 +114,6 @@ impl Table {
         }
         // Leaves free slots behind the last one, whether or not it stands behind the last home.
         slots.resize(slots.len().max(homes) + TAIL, Slot::FREE);
-        self.marks = Marks::new(slots.iter().map(|slot| slot.tag));
         (self.slots, self.homes) = (slots.into_boxed_slice(), homes as u32);
     }
 }
@@ -215,7 +131,7 @@ mod tests {
     use super::*;
 
     fn slot(tag: u64) -> Slot {
-        Slot::new(tag, Slot::FREE.packed, 0)
+        Slot { tag, ..Slot::FREE }
     }
 
     fn check(table: &Table, model: &BTreeSet<u64>) {
@@ -226,7 +142,6 @@ mod tests {
         for tag in model {
             assert!(table.find(*tag).is_ok());
         }
-        assert_eq!(table.marks, Marks::new(table.slots.iter().map(|slot| slot.tag)));
         assert!(table.slots.last().is_none_or(Slot::is_free));
     }
 
@@ -242,7 +157,10 @@ mod tests {
                 table.remove(first);
                 assert!(table.has_room() && !table.is_roomy(), "{}", table.len());
                 table.resize();
-                assert!(table.is_roomy() && table.homes() / 16 < table.homes() * 3 / 4 - table.len());
+                assert!(
+                    table.is_roomy()
+                        && table.homes as usize / 16 < table.homes as usize * 3 / 4 - table.len()
+                );
             }
             table.insert(slot(tag.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         }
@@ -298,8 +216,7 @@ mod tests {
             }
             table.insert(slot(i.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1));
             if table.len() > 1_000 {
-                // A slot and its mark.
-                let bytes = (table.slots.len() * (size_of::<Slot>() + 1)).div_ceil(table.len());
+                let bytes = (table.slots.len() * size_of::<Slot>()).div_ceil(table.len());
                 assert!((32..=40).contains(&bytes), "{bytes} bytes a key at {} keys", table.len());
             }
         }

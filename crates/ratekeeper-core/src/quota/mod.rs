@@ -3,18 +3,17 @@
 mod algorithm;
 mod error;
 mod share;
-mod steady;
 mod text;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 pub use algorithm::Algorithm;
 pub use error::{ParseQuotaError, QuotaError};
 pub use share::{Share, ShareError};
-pub(crate) use steady::Steady;
 use text::Spelling;
 
 /// One second.
@@ -35,10 +34,35 @@ const MAX_PERIOD: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 const MAX_FILL: u64 = 1 << 52;
 
 /// A length of time in microseconds and `1/n` parts of a microsecond, where `n` belongs to a quota.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) micros: u64,
     pub(crate) parts: u32,
+}
+
+impl PartialOrd for Span {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    // Mostly, the microseconds differ. The derived functions compare the parts nevertheless.
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        self.micros < other.micros || self.micros == other.micros && self.parts < other.parts
+    }
+
+    #[inline]
+    fn gt(&self, other: &Self) -> bool {
+        other < self
+    }
+}
+
+impl Ord for Span {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.micros, self.parts).cmp(&(other.micros, other.parts))
+    }
 }
 
 /// An algorithm with its numbers.
@@ -91,14 +115,12 @@ pub struct Quota {
     /// terms for buckets or the period for the others.
     identity: [u64; 2],
     // The rate in lowest terms: `rate_units` per `rate_micros`.
-    rate_units: u32,
+    rate_units: NonZeroU32,
     rate_micros: NonZeroU64,
     /// How long one unit takes to come back.
     unit: Span,
     /// How long the whole capacity takes to come back.
     fill: Span,
-    /// The shortcut for buckets whose rate has one unit.
-    steady: Option<Steady>,
 }
 
 impl Quota {
@@ -220,21 +242,24 @@ impl Quota {
 
         let shared = gcd(limit as u64, period.get());
         let rate_units = (limit as u64 / shared) as u32;
-        let rate_units = if rate_units == 0 { 1 } else { rate_units };
+        let rate_units = match NonZeroU32::new(rate_units) {
+            Some(units) => units,
+            None => NonZeroU32::MIN,
+        };
         let rate_micros = at_least_one(period.get() / shared);
         let unit = Span {
-            micros: rate_micros.get() / rate_units as u64,
-            parts: (rate_micros.get() % rate_units as u64) as u32,
+            micros: rate_micros.get() / rate_units.get() as u64,
+            parts: (rate_micros.get() % rate_units.get() as u64) as u32,
         };
         let fill_parts = capacity as u128 * rate_micros.get() as u128;
-        if fault.is_none() && fill_parts / rate_units as u128 > MAX_FILL as u128 {
+        if fault.is_none() && fill_parts / rate_units.get() as u128 > MAX_FILL as u128 {
             fault = Some(QuotaError::TooSlow);
         }
         let (capacity, fill) = if fault.is_some() {
             (0, Span { micros: 0, parts: 0 })
         } else {
-            let micros = (fill_parts / rate_units as u128) as u64;
-            (capacity, Span { micros, parts: (fill_parts % rate_units as u128) as u32 })
+            let micros = (fill_parts / rate_units.get() as u128) as u64;
+            (capacity, Span { micros, parts: (fill_parts % rate_units.get() as u128) as u32 })
         };
         Self {
             algorithm,
@@ -244,9 +269,10 @@ impl Quota {
             capacity,
             period,
             identity: match algorithm {
-                Algorithm::TokenBucket | Algorithm::LeakyBucket => {
-                    [(rate_units as u64) << 32 | capacity as u64, rate_micros.get() << 3 | algorithm as u64]
-                }
+                Algorithm::TokenBucket | Algorithm::LeakyBucket => [
+                    (rate_units.get() as u64) << 32 | capacity as u64,
+                    rate_micros.get() << 3 | algorithm as u64,
+                ],
                 Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::SlidingLog => {
                     [capacity as u64, period.get() << 3 | algorithm as u64]
                 }
@@ -255,7 +281,6 @@ impl Quota {
             rate_micros,
             unit,
             fill,
-            steady: if rate_units == 1 { Steady::new(algorithm, rate_micros.get()) } else { None },
         }
     }
 
@@ -317,7 +342,7 @@ impl Quota {
     /// ```
     #[must_use]
     pub const fn rate(&self) -> (u32, u64) {
-        (self.rate_units, self.rate_micros.get())
+        (self.rate_units.get(), self.rate_micros.get())
     }
 
     /// How long `cost` units take to come back at the quota's rate.
@@ -356,6 +381,11 @@ impl Quota {
         self.identity == other.identity
     }
 
+    #[inline]
+    pub(crate) const fn is_bucket(&self) -> bool {
+        matches!(self.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket)
+    }
+
     /// Whether the quotas differ at most in what they hold.
     pub(crate) const fn has_rate_of(&self, other: &Self) -> bool {
         let ([a, b], [c, d]) = (self.identity, other.identity);
@@ -367,6 +397,10 @@ impl Quota {
     }
 
     pub(crate) const fn rate_units(&self) -> u32 {
+        self.rate_units.get()
+    }
+
+    pub(crate) const fn rate_units_nonzero(&self) -> NonZeroU32 {
         self.rate_units
     }
 
@@ -378,11 +412,6 @@ impl Quota {
         self.fill
     }
 
-    #[inline]
-    pub(crate) const fn steady(&self) -> Option<&Steady> {
-        self.steady.as_ref()
-    }
-
     /// How long `cost` units take to come back. `cost` must not be above the capacity, which bounds the
     /// result by [`MAX_FILL`].
     pub(crate) const fn span(&self, cost: u32) -> Span {
@@ -390,14 +419,14 @@ impl Quota {
             return self.unit;
         }
         let parts = cost as u64 * self.unit.parts as u64;
-        let units = self.rate_units as u64;
+        let units = self.rate_units.get() as u64;
         Span { micros: cost as u64 * self.unit.micros + parts / units, parts: (parts % units) as u32 }
     }
 
     /// How long `cost` units take to come back, whether or not they fit.
     pub(crate) fn span_of_any(&self, cost: u32) -> Span {
         let parts = u128::from(cost) * u128::from(self.rate_micros.get());
-        let units = u128::from(self.rate_units);
+        let units = u128::from(self.rate_units.get());
         // Cut to a length to which others can be added.
         let micros = (parts / units).min(u128::from(2 * MAX_FILL)) as u64;
         Span { micros, parts: (parts % units) as u32 }
@@ -407,7 +436,7 @@ impl Quota {
     /// locked for longer than two full refills.
     pub(crate) fn longest_debt(&self) -> Span {
         let parts = 2 * u64::from(self.fill.parts);
-        let units = u64::from(self.rate_units);
+        let units = u64::from(self.rate_units.get());
         let twice = Span { micros: 2 * self.fill.micros + parts / units, parts: (parts % units) as u32 };
         twice.min(Span { micros: MAX_FILL, parts: 0 }).max(self.fill)
     }

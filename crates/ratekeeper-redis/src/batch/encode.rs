@@ -27,9 +27,26 @@ impl Term {
         self.quota.algorithm() == Algorithm::SlidingLog && self.quota.max() > LONG
     }
 
+    /// How long the cost, the whole budget and one unit take to come back, if the script may charge a bucket in
+    /// one step. It may not where a place in a queue would be taken too late.
+    fn in_whole_micros(&self) -> Option<[u64; 3]> {
+        let (algorithm, max) = (self.quota.algorithm(), self.quota.max());
+        let is_bucket = match algorithm {
+            Algorithm::TokenBucket => true,
+            Algorithm::LeakyBucket => self.wait_up_to.is_none(),
+            _ => false,
+        };
+        let (units, _) = self.quota.rate();
+        let fits = is_bucket && units == 1 && self.cost <= max;
+        fits.then(|| [self.cost, max, 1].map(|cost| self.quota.time_of(cost).0))
+    }
+
     fn pack(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.cost.to_le_bytes());
         push(bytes, self.wait_up_to.map_or(-1.0, |wait| wait as f64));
+        for number in self.in_whole_micros().unwrap_or_default() {
+            push(bytes, number as f64);
+        }
         push_head(bytes, &self.quota);
     }
 }

@@ -6,6 +6,8 @@
 -- be full, when the request was to leave, and the head of the quota that it is due under (none: it is given back).
 -- Returns how many counters have changed. The error RKREFUSED says that nothing was written.
 
+local read_quota, read_states, switch, join = prelude()
+local FIXED_WINDOW, SLIDING_WINDOW = 1, 2
 local count
 count, at = read('<H', question, at)
 
@@ -13,10 +15,11 @@ count, at = read('<H', question, at)
 local debit, refund = {}, {}
 
 debit[TOKEN_BUCKET] = function(q, full, parts, _, cost)
-  local after, after_parts = bucket.plus(q, full, parts, cost)
+  local after, after_parts = q.plus(full, parts, cost)
+  local most, most_parts = q.debt()
   -- Reservations may have taken more than may be owed.
-  if is_longer(full - now, parts, q.debt, q.debt_parts) then return full, parts end
-  if is_longer(after - now, after_parts, q.debt, q.debt_parts) then return now + q.debt, q.debt_parts end
+  if q.is_longer(full - now, parts, most, most_parts) then return full, parts end
+  if q.is_longer(after - now, after_parts, most, most_parts) then return now + most, most_parts end
   return after, after_parts
 end
 
@@ -30,20 +33,20 @@ debit[SLIDING_WINDOW] = function(_, index, before, counted, cost)
   return index, before, min(counted + cost, U32)
 end
 
-debit[SLIDING_LOG] = function(_, l, total, _, cost, charged)
+debit[SLIDING_LOG] = function(q, l, total, _, cost, charged)
   cost = min(cost, U32 - total)
   if cost == 0 then return l, total, 0 end
   for place = l.first + l.count - 1, l.first, -1 do
-    local moment, units = entry(l, place)
+    local moment, units = q.entry(l, place)
     if moment < charged then break end
     if moment == charged then
-      local text, wide = entries(l, width(units + cost))
+      local text, wide = q.entries(l, q.width(units + cost))
       local from = (place - l.first) * (7 + wide) + 8
       text = sub(text, 1, from - 1) .. write('<I' .. wide, units + cost) .. sub(text, from + wide)
-      return log_of(text, wide), total + cost, 0
+      return q.from_text(text, wide), total + cost, 0
     end
   end
-  return log_with(l, cost), total + cost, 0
+  return q.with(l, cost), total + cost, 0
 end
 
 -- For each algorithm, the state to which a cost was given back. Nil if it stays as it is. If the clock was set back to
@@ -51,7 +54,7 @@ end
 
 -- What is left of a bucket's wait without a part of it.
 local function less(q, left, parts, back, back_parts)
-  if not is_longer(left, parts, back, back_parts) then return 0, 0 end
+  if not q.is_longer(left, parts, back, back_parts) then return 0, 0 end
   left, parts = left - back, parts - back_parts
   if parts < 0 then left, parts = left - 1, parts + q.units end
   return left, parts
@@ -59,11 +62,11 @@ end
 
 refund[TOKEN_BUCKET] = function(q, full, parts, _, cost, charged, reset)
   if full == now and parts == 0 then return nil end
-  local back, back_parts = span(q, cost)
+  local back, back_parts = q.span(cost)
   if charged >= 0 then
     -- What has come back by itself does not come back a second time.
     local due = charged > now and 0 or max(reset - now, 0)
-    if is_longer(back, back_parts, due, 0) then back, back_parts = due, 0 end
+    if q.is_longer(back, back_parts, due, 0) then back, back_parts = due, 0 end
   end
   local left, left_parts = less(q, full - now, parts, back, back_parts)
   return now + left, left_parts
@@ -73,13 +76,13 @@ refund[LEAKY_BUCKET] = function(q, full, parts, _, cost, charged, reset, departs
   if full == now and parts == 0 then return nil end
   -- Only the last in line can leave.
   if charged < 0 or reset ~= full + (parts > 0 and 1 or 0) then return full, parts end
-  local left, left_parts = less(q, full - now, parts, span(q, cost))
+  local left, left_parts = less(q, full - now, parts, q.span(cost))
   if departs < now then
     -- It has left, and the next one has to keep its distance.
-    local one, one_parts = span(q, 1)
+    local one, one_parts = q.span(1)
     local least, least_parts = less(q, one, one_parts, now - departs, 0)
-    if is_longer(least, least_parts, left, left_parts) then left, left_parts = least, least_parts end
-    if is_longer(left, left_parts, full - now, parts) then left, left_parts = full - now, parts end
+    if q.is_longer(least, least_parts, left, left_parts) then left, left_parts = least, least_parts end
+    if q.is_longer(left, left_parts, full - now, parts) then left, left_parts = full - now, parts end
   end
   return now + left, left_parts
 end
@@ -90,15 +93,15 @@ refund[FIXED_WINDOW] = function(_, start, counted, _, cost, charged)
 end
 
 refund[SLIDING_WINDOW] = function(q, index, before, counted, cost, charged)
-  local window = charged < 0 and index or floor(charged / q.period)
+  local window = charged < 0 and index or floor(charged / q.micros)
   if charged > now then return index, before, counted end
   if window >= index then return index, before, max(counted - cost, 0) end
   if window + 1 == index then before = max(before - cost, 0) end
   return index, before, counted
 end
 
-refund[SLIDING_LOG] = function(_, l, total, _, cost, charged)
-  local text, wide = entries(l, l.wide)
+refund[SLIDING_LOG] = function(q, l, total, _, cost, charged)
+  local text, wide = q.entries(l, l.wide)
   -- From the newest on, what is left of the entries that are looked at. Those before them stay as they are.
   local tail, from = {}, #text - l.size + 1
   while from > 0 do
@@ -112,13 +115,13 @@ refund[SLIDING_LOG] = function(_, l, total, _, cost, charged)
     if cost == 0 or (charged >= 0 and moment < charged) then break end
   end
   for i = 1, floor(#tail / 2) do tail[i], tail[#tail + 1 - i] = tail[#tail + 1 - i], tail[i] end
-  return log_of(sub(text, 1, from + l.size - 1) .. table.concat(tail), wide), total, 0
+  return q.from_text(sub(text, 1, from + l.size - 1) .. concat(tail), wide), total, 0
 end
 
 -- Gives back to one of the states of a counter.
 local function give_back(s, ...)
   local a, b, c = refund[s.q.algorithm](s.q, s.a, s.b, s.c, ...)
-  if a then s.kept, s.expires = s.q.of.store(s.q, a, b, c) end
+  if a then s.kept, s.expires = s.q.store(a, b, c) end
 end
 
 local news, expiries = {}, {}
@@ -140,14 +143,14 @@ local function settle()
       current, previous = switch(q, current, previous)
       if not current then
         current = { q = q }
-        current.a, current.b, current.c = q.of.seed(q, 0)
+        current.a, current.b, current.c = q.seed(0)
       end
       local a, b, c = debit[q.algorithm](q, current.a, current.b, current.c, cost, charged)
-      current.kept, current.expires = q.of.store(q, a, b, c)
+      current.kept, current.expires = q.store(a, b, c)
       if previous then
         local p = previous.q
-        a, b, c = p.of.count(p, previous.a, previous.b, previous.c, cost)
-        previous.kept, previous.expires = p.of.store(p, a, b, c)
+        a, b, c = p.count(previous.a, previous.b, previous.c, cost)
+        previous.kept, previous.expires = p.store(a, b, c)
       end
     end
     if current then

@@ -5,7 +5,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Hands out the shards to be swept, one at a time, to incoming calls.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct Sweeps {
     /// How far the clock may be ahead of `before` without a turn being due, in microseconds, negated
     /// (wrapping).
     not_due_from: u64,
@@ -14,13 +14,13 @@ pub(super) struct Turns {
     next: AtomicUsize,
 }
 
-impl Turns {
+impl Sweeps {
     /// One turn every `every` microseconds.
     pub(super) fn new(every: u64) -> Self {
         Self { not_due_from: every.wrapping_neg(), before: AtomicU64::new(0), next: AtomicUsize::new(0) }
     }
 
-    /// The number of the turn, if one is due and no other call has taken it. Turns are numbered
+    /// The number of the turn, if one is due and no other call has taken it. Sweeps are numbered
     /// consecutively; the number modulo that of the shards gives the shard to sweep.
     #[inline]
     pub(super) fn take(&self, now: Timestamp) -> Option<usize> {
@@ -58,18 +58,18 @@ mod tests {
 
     #[test]
     fn turns_come_one_at_a_time_and_also_after_the_clock_was_set_back() {
-        let turns = Turns::new(10);
-        assert_eq!(turns.take(at(1_000)), Some(0));
-        assert_eq!(turns.take(at(1_009)), None);
-        assert_eq!(turns.take(at(1_010)), Some(1));
-        assert_eq!(turns.take(at(1_010)), None);
-        assert_eq!(turns.take(at(1_019)), None);
-        assert_eq!(turns.take(at(500)), Some(2));
-        assert_eq!(turns.take(at(505)), None);
-        assert_eq!(turns.take(at(0)), Some(3));
-        assert_eq!(turns.take(at(9)), None);
-        assert_eq!(turns.take(at(u64::MAX)), Some(4));
-        assert_eq!(turns.take(at(u64::MAX)), None);
+        let sweeps = Sweeps::new(10);
+        assert_eq!(sweeps.take(at(1_000)), Some(0));
+        assert_eq!(sweeps.take(at(1_009)), None);
+        assert_eq!(sweeps.take(at(1_010)), Some(1));
+        assert_eq!(sweeps.take(at(1_010)), None);
+        assert_eq!(sweeps.take(at(1_019)), None);
+        assert_eq!(sweeps.take(at(500)), Some(2));
+        assert_eq!(sweeps.take(at(505)), None);
+        assert_eq!(sweeps.take(at(0)), Some(3));
+        assert_eq!(sweeps.take(at(9)), None);
+        assert_eq!(sweeps.take(at(u64::MAX)), Some(4));
+        assert_eq!(sweeps.take(at(u64::MAX)), None);
     }
 }
 
@@ -83,10 +83,10 @@ mod loom_tests {
     #[test]
     fn loom_of_several_who_come_at_once_one_has_the_turn() {
         loom::model(|| {
-            let turns = Arc::new(Turns::new(10));
-            let take = |turns: Arc<Turns>| move || turns.take(Timestamp::from_micros(1_000));
-            let others = [(); 2].map(|()| thread::spawn(take(Arc::clone(&turns))));
-            let mut taken = vec![take(turns)()];
+            let sweeps = Arc::new(Sweeps::new(10));
+            let take = |sweeps: Arc<Sweeps>| move || sweeps.take(Timestamp::from_micros(1_000));
+            let others = [(); 2].map(|()| thread::spawn(take(Arc::clone(&sweeps))));
+            let mut taken = vec![take(sweeps)()];
             taken.extend(others.map(|thread| thread.join().unwrap()));
             assert_eq!(taken.iter().flatten().collect::<Vec<_>>(), [&0], "{taken:?}");
         });
