@@ -47,7 +47,10 @@ impl Term {
         for number in self.in_whole_micros().unwrap_or_default() {
             push(bytes, number as f64);
         }
-        push_head(bytes, &self.quota);
+        let head = head(&self.quota);
+        let form = format!("<c{}I7", head.len());
+        push_text(bytes, form.as_bytes());
+        push_text(bytes, &head);
     }
 }
 
@@ -101,11 +104,15 @@ pub(crate) fn push_times(bytes: &mut Vec<u8>, deadline: Option<Timestamp>, now: 
     }
 }
 
-/// The identity of a quota, with its length. An invalid quota has none.
-pub(crate) fn push_head(bytes: &mut Vec<u8>, quota: &Quota) {
-    let head = if quota.max() == 0 { Vec::new() } else { codec::head(quota) };
-    bytes.push(head.len() as u8);
-    bytes.extend_from_slice(&head);
+/// The identity of a quota. An invalid quota has none.
+pub(crate) fn head(quota: &Quota) -> Vec<u8> {
+    if quota.max() == 0 { Vec::new() } else { codec::head(quota) }
+}
+
+/// A text with its length.
+pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &[u8]) {
+    bytes.push(text.len() as u8);
+    bytes.extend_from_slice(text);
 }
 
 pub(crate) fn push(bytes: &mut Vec<u8>, number: f64) {

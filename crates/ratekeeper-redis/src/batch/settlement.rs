@@ -5,7 +5,7 @@
 use ratekeeper_core::Timestamp;
 use redis::Cmd;
 
-use crate::batch::encode::{push, push_head, push_times, push_u16};
+use crate::batch::encode::{head, push, push_text, push_times, push_u16};
 use crate::name::{Counted, Names};
 use crate::request::settlement::{Settlement, What};
 use crate::script;
@@ -48,8 +48,8 @@ impl What {
             push(bytes, moment);
         }
         match self {
-            Self::Refund { .. } => bytes.push(0),
-            Self::Debit { quota, .. } => push_head(bytes, quota),
+            Self::Refund { .. } => push_text(bytes, b""),
+            Self::Debit { quota, .. } => push_text(bytes, &head(quota)),
         }
     }
 }

@@ -5,7 +5,8 @@
 -- of the logs may be long; the numbers of terms, runs and groups; and those.
 --   A term: a cost, how long it may wait in microseconds (-1: it may not), and the head of the quota. An invalid
 --   quota has no head, and admits only what costs nothing. For a bucket whose units take whole microseconds, before
---   the head: how long the cost takes to come back (0: all others), how long the bucket takes to fill, and one unit.
+--   the head: how long the cost takes to come back (0: all others), how long the bucket takes to fill, and one unit;
+--   and how such a bucket is unpacked.
 --   A run: a term, the first and the last counter, and whether the numbers of charges follow, one for each counter.
 --   Each counter is charged by requests that charge nothing else, and by no others.
 --   A group: how many equal requests there are, their number of charges, and for each its counter and its term.
@@ -28,7 +29,9 @@ local general
 
 -- The functions for all but the common case: to charge, to finish logs, and to read a counter.
 local function make_general()
+  local TOKEN_BUCKET, SLIDING_LOG = 0, 3
   local read_quota, read_states, switch, join = prelude()
+  local max, min, ceil, concat = math.max, math.min, math.ceil, table.concat
   -- The logs that were read, how many of their oldest units the answers depend on, and whether any was charged: what
   -- it is after is a state, and not yet bytes.
   local logs, needs, has_states = {}, {}, false
@@ -116,7 +119,7 @@ local function make_general()
       if t.is_log then
         -- The wait depends on the oldest entries. Those for a cost of up to the next power of two are returned, so
         -- that few questions are needed where costs rise.
-        local _, power = frexp(cost - 1)
+        local _, power = math.frexp(cost - 1)
         needs[k] = max(needs[k] or 0, b + n * cost + min(2 ^ power, q.max) - q.max)
       end
       if n == 0 then return 0, kept, expires end
@@ -246,10 +249,10 @@ local function decide()
 
   local terms, asked, short = {}, 0, {}
   for i = 1, term_count do
-    local cost, patience, quick, fill, unit, head
-    cost, patience, quick, fill, unit, head, at = read('<I4ddddBc0', question, at)
+    local cost, patience, quick, fill, unit, form, head
+    cost, patience, quick, fill, unit, form, head, at = read('<I4ddddBc0Bc0', question, at)
     terms[i] = { cost = cost, patience = patience, head = head, quick = quick, latest = now + fill, size = #head + 7,
-      form = '<c' .. #head .. 'I7', grid = min(max(8 * unit, 1e6), 3.6e9) }
+      form = form, grid = min(max(8 * unit, 1e6), 3.6e9) }
   end
   for _ = 1, run_count do
     local i, first, last, with_times
@@ -306,7 +309,7 @@ for k = 1, #keys do
   end
 end
 for i = 1, #extended do call('PEXPIREAT', keys[extended[i]], expiry(expiries[extended[i]])) end
-if in_place then call('SETRANGE', in_place, '0', '') end
+if in_place and #keys > 1 then call('SETRANGE', in_place, '0', '') end
 local last, last_expiry = nil, nil
 for k = 1, #keys do
   local new, expires = news[k], expiries[k]
@@ -329,11 +332,11 @@ for k = 1, #keys do
   local value = values[k] or ''
   values[k], are_same = value, are_same and #value == size
 end
-local answer = write('<I4dBH', id, now, 0, #short) .. concat(short)
-if are_same and size > 0 and size < 255 then return answer .. char(size) .. concat(values) end
+local answer = write('<I4dBH', id, now, 0, #short) .. table.concat(short)
+if are_same and size > 0 and size < 255 then return answer .. string.char(size) .. table.concat(values) end
 local sizes = {}
 for k = 1, #keys do
   local own = #values[k]
-  sizes[k] = own < 255 and char(own) or char(255) .. write('<I4', own)
+  sizes[k] = own < 255 and string.char(own) or string.char(255) .. write('<I4', own)
 end
-return answer .. '\0' .. concat(sizes) .. concat(values)
+return answer .. '\0' .. table.concat(sizes) .. table.concat(values)

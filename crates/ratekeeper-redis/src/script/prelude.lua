@@ -23,19 +23,12 @@
 --   cut(state): limited to what the quota holds. count(state, units): with units admitted under another quota.
 
 local read, write, call = struct.unpack, struct.pack, redis.call
-local floor, ceil, min, max, frexp = math.floor, math.ceil, math.min, math.max, math.frexp
-local byte, char, sub, rep, concat = string.byte, string.char, string.sub, string.rep, table.concat
-
-local TOKEN_BUCKET, SLIDING_LOG, LEAKY_BUCKET = 0, 3, 4
--- 2^32 - 1; 2^48; the longest that any budget takes to be full; and the first number that may not be exact.
-local U32, HIGH, LONGEST, EXACT = 4294967295, 281474976710656, 4503599627370496, 9007199254740992
--- The longest that a charge may wait, and the longest period, in microseconds.
-local MAX_WAIT, MAX_PERIOD = 60000000, 316224000000000
+local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
+-- The first number that may not be exact.
+local EXACT = 9007199254740992
 -- A log of more bytes than this is changed where it is, and read in parts: Lua looks at every byte of each string that
 -- it copies.
 local LONG = 400
--- The first byte of two counters.
-local TWO = 255
 
 local question, keys = ARGV[1], KEYS
 local deadline, now, at = read('<dd', question)
@@ -53,8 +46,21 @@ local function expiry(expires)
 end
 
 -- Everything about quotas, in a function of its own: to make its functions takes time for each call of the script, and
--- the common case needs none of them. Returns `read_quota`, `read_states`, `switch` and `join`.
+-- the common case needs none of them. (For the same reason, it uses few variables from outside.) Returns `read_quota`,
+-- `read_states`, `switch` and `join`.
 local function prelude()
+
+local read, write, call = struct.unpack, struct.pack, redis.call
+local floor, ceil, min, max, frexp = math.floor, math.ceil, math.min, math.max, math.frexp
+local byte, char, sub, rep, concat = string.byte, string.char, string.sub, string.rep, table.concat
+
+local TOKEN_BUCKET, LEAKY_BUCKET = 0, 4
+-- 2^32 - 1; 2^48; and the longest that any budget takes to be full.
+local U32, HIGH, LONGEST = 4294967295, 281474976710656, 4503599627370496
+-- The longest that a charge may wait, and the longest period, in microseconds.
+local MAX_WAIT, MAX_PERIOD = 60000000, 316224000000000
+-- The first byte of two counters.
+local TWO = 255
 
 -- How many bytes a number takes.
 local function width(n)

@@ -7,7 +7,8 @@
 -- Returns how many counters have changed. The error RKREFUSED says that nothing was written.
 
 local read_quota, read_states, switch, join = prelude()
-local FIXED_WINDOW, SLIDING_WINDOW = 1, 2
+local TOKEN_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, LEAKY_BUCKET = 0, 1, 2, 3, 4
+local sub, concat, U32 = string.sub, table.concat, 4294967295
 local count
 count, at = read('<H', question, at)
 

@@ -43,6 +43,7 @@ pub(super) enum Next<B> {
 }
 
 /// What a request waits for.
+#[expect(clippy::large_enum_variant, reason = "it is in one box with the request")]
 pub(super) enum Step {
     /// A key or a tier.
     Plan { rules: Arc<Rules>, planning: Planning },

@@ -86,12 +86,13 @@ impl Limiter {
     pub(crate) fn debit_backlog(&self) {
         let backlog = self.backlog();
         if backlog.is_due.load(Ordering::Relaxed) && backlog.is_due.swap(false, Ordering::AcqRel) {
-            self.debit(std::mem::take(&mut *backlog.owed()));
+            let owed = std::mem::take(&mut *backlog.owed());
+            self.debit(&owed);
         }
     }
 
     #[cold]
-    fn debit(&self, owed: HashMap<(RuleName, Key), Owed>) {
+    fn debit(&self, owed: &HashMap<(RuleName, Key), Owed>) {
         let Some(local) = self.local_store() else { return };
         let due = owed.iter().filter_map(|((rule, key), owed)| {
             let cost = owed.cost.min(used(local, Charge::new(*rule, key, &owed.share)));

@@ -239,7 +239,7 @@ impl Limiter {
                 let mut outcomes = plan.outcomes(&rules, &decision);
                 outcomes.all(|(planned, outcome)| ready_after(planned, &rules, patience, outcome) <= left)
             });
-            let retry_at = decision.retry().and_then(|retry| retry.after()).map(|wait| after(asked, wait));
+            let retry_at = decision.retry().and_then(Retry::after).map(|wait| after(asked, wait));
             let retry_at = retry_at.filter(|_| is_worth_it);
             let tightest = decision.tightest().map(|(name, _)| name);
             let waited_for = plan.entries.iter().map(key_of).find(|(rule, _)| Some(*rule) == tightest);

@@ -63,7 +63,7 @@ impl LimiterWatch {
     pub(crate) fn is_uncounted_due(&self) -> bool {
         thread_local!(static COUNT: Cell<u32> = const { Cell::new(0) });
         COUNT.set(COUNT.get().wrapping_add(1));
-        COUNT.get() % UNCOUNTED == 0
+        COUNT.get().is_multiple_of(UNCOUNTED)
     }
 
     /// Whether the caller is to do the check. The next check is due after the interval, or immediately if

@@ -102,14 +102,14 @@ async fn without_a_permission_nothing_is_admitted_for_nothing_and_nothing_is_los
         server.command(&["ACL", "SETUSER", "ratekeeper", &format!("-{command}")]).expect("it obeys");
         let (mut admitted, mut failed) = (vec![0; quotas.len()], 0);
         for round in 0..3_u32 {
-            // One by one, and all at once.
+            // All at once, so that they share calls.
             let asked = quotas.iter().enumerate().map(|(place, quota)| {
                 let store = store.clone();
                 let quota = *quota;
                 tokio::spawn(async move {
                     let key = Key::from(place as u64);
                     let charge = Charge::new(rule("any"), &key, &quota);
-                    // A log is never charged together with what needs other commands, except here.
+                    // The last time twice, by one request.
                     if round < 2 {
                         store.charge(&[charge]).await
                     } else {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use ratekeeper_core::RuleName;
 
 use super::grpc::{Call, NO_MESSAGE};
@@ -112,6 +112,8 @@ fn respond<B: From<Bytes>>(
     }
     let mut response = Response::new(B::from(body(reason)));
     *response.status_mut() = reason.status();
+    // With room for the layer's fields.
+    *response.headers_mut() = HeaderMap::with_capacity(8);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }

@@ -2,7 +2,6 @@
 
 mod body;
 mod grpc;
-mod template;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -82,18 +81,11 @@ pub(super) fn write_fields(
     decision: Option<&Decision>,
     headers: &mut HeaderMap,
 ) {
-    let retry_after = reason.retry_after_seconds();
-    if let (Some(seconds), Some(decision)) = (retry_after, decision)
-        && let Some((_, outcome)) = decision.tightest()
-        && template::fill(headers, seconds, outcome, decision.at())
+    if let Some(seconds) = reason.retry_after_seconds()
+        && !headers.contains_key(RETRY_AFTER)
     {
-        return;
-    }
-    if let Some(seconds) = retry_after {
-        if !headers.contains_key(RETRY_AFTER) {
-            // A full map, with thousands of fields, is left unchanged.
-            drop(headers.try_insert(RETRY_AFTER, number(seconds)));
-        }
+        // A full map, with thousands of fields, is left unchanged.
+        drop(headers.try_insert(RETRY_AFTER, number(seconds)));
     }
     // RFC 6585, section 4: a 429 must not be stored by a cache. Usually there is nothing to remove.
     if headers.keys().any(is_freshness) {
