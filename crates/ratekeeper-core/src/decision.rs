@@ -262,6 +262,13 @@ impl Decision {
         Self { at, outcomes: Outcomes::One((rule, outcome)) }
     }
 
+    /// Sets when it was decided, and returns the outcomes to add to.
+    #[inline]
+    pub(crate) fn fill(&mut self, at: Timestamp) -> &mut SmallVec<[(RuleName, Outcome); 4]> {
+        self.at = at;
+        &mut self.several_mut().outcomes
+    }
+
     /// A decision by several rules.
     pub(crate) fn several(at: Timestamp, outcomes: &[(RuleName, Outcome)]) -> Self {
         let several = Several { outcomes: SmallVec::from_slice(outcomes), moments: Vec::new() };

@@ -36,7 +36,7 @@ pub(super) struct Request<'a, 'p, 'c> {
 
 impl<'a, 'p, 'c> Request<'a, 'p, 'c> {
     /// Locks the shards in the order of their numbers, so that two requests never wait for each other.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lock<C: Clock>(
         store: &'a MemoryStore<C>,
         charges: &'c [Charge<'c>],
@@ -68,31 +68,29 @@ impl<'a, 'p, 'c> Request<'a, 'p, 'c> {
         Self { charges, places, now }
     }
 
-    #[inline]
+    #[inline(always)]
     fn shard(&self, i: usize) -> &Shard {
         let locked_by = self.places[i].locked_by;
         self.places[locked_by].shard.as_ref().expect("the shard is locked")
     }
 
-    #[inline]
+    #[inline(always)]
     fn shard_mut(&mut self, i: usize) -> &mut Shard {
         let locked_by = self.places[i].locked_by;
         self.places[locked_by].shard.as_mut().expect("the shard is locked")
     }
 
     /// Makes all charges or none.
-    #[inline]
-    pub(super) fn decide(&mut self) -> Decision {
-        let mut outcomes = SmallVec::<[_; 4]>::new();
-        if !self.take_all(&mut outcomes) {
+    #[inline(always)]
+    pub(super) fn decide(&mut self, decision: &mut Decision) {
+        if !self.take_all(decision.fill(self.now)) {
             self.undo();
-            return self.decide_any();
+            *decision = self.decide_any();
         }
-        if outcomes.is_empty() { Decision::new(self.now) } else { Decision::several(self.now, &outcomes) }
     }
 
     /// Makes the charges as long as [`Shard::take`] can, and returns whether it made all.
-    #[inline]
+    #[inline(always)]
     fn take_all(&mut self, outcomes: &mut SmallVec<[(RuleName, Outcome); 4]>) -> bool {
         // With many keys, each slot is in no cache. All of them are read first, so that one does not wait for
         // the other.

@@ -102,7 +102,12 @@ impl<C: Clock> MemoryStore<C> {
             let (now, outcome) = self.decide_one(charge);
             return Decision::one(now, charge.rule, outcome);
         }
-        let decision = self.with(charges, |mut request| request.decide());
+        if charges.is_empty() {
+            return Decision::new(self.inner.clock.now());
+        }
+        // Allocated before the shards are locked.
+        let mut decision = Decision::several(Timestamp::UNIX_EPOCH, &[]);
+        self.with(charges, |mut request| request.decide(&mut decision));
         self.sweep_if_due(decision.at());
         decision
     }
@@ -134,18 +139,20 @@ impl<C: Clock> MemoryStore<C> {
     /// What [`decide`](Self::decide) would answer, without changing anything.
     #[must_use]
     pub fn look(&self, charges: &[Charge<'_>]) -> Decision {
-        self.with(charges, |request| request.peek())
+        let mut decision = Decision::new(Timestamp::UNIX_EPOCH);
+        self.with(charges, |request| decision = request.peek());
+        decision
     }
 
     /// Locks the shards of a request.
     #[inline]
-    fn with(&self, charges: &[Charge<'_>], decide: impl FnOnce(Request<'_, '_, '_>) -> Decision) -> Decision {
+    fn with(&self, charges: &[Charge<'_>], decide: impl FnOnce(Request<'_, '_, '_>)) {
         if charges.len() <= FEW {
             let mut places = [const { Place::NONE }; FEW];
-            decide(Request::lock(self, charges, &mut places[..charges.len()]))
+            decide(Request::lock(self, charges, &mut places[..charges.len()]));
         } else {
             let mut places: Vec<_> = charges.iter().map(|_| Place::NONE).collect();
-            decide(Request::lock(self, charges, &mut places))
+            decide(Request::lock(self, charges, &mut places));
         }
     }
 

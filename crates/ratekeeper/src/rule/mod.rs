@@ -166,10 +166,8 @@ impl Rule {
     /// Finds a caller's tier: its name, a quota for this caller alone, or `None` for the rule's own quota.
     ///
     /// Whoever can choose the tier chooses the quota: derive it from what the server knows about the caller,
-    /// not from what the caller sends. A tier that changes back and forth (or a lookup that fails and returns
-    /// `None`) gains nothing: if two quotas are used at once, both are counted, and together they admit no
-    /// more than the looser one. With more than two, all together admit no more than the loosest. See
-    /// [`Store`](crate::Store) for the exact bounds and their exceptions.
+    /// not from what the caller sends. If a tier changes back and forth (or a lookup fails and returns `None`),
+    /// each charge is decided under its own quota and counted under both.
     pub fn tier_by<T, F>(self, lookup: F) -> Self
     where
         T: Into<TierChoice>,
