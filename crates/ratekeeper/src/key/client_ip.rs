@@ -7,12 +7,13 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::{IpNet, Ipv4Net};
 use ratekeeper_core::Key;
 
-use super::address::{Prefix, canonical_ip, ipv4_of, peer};
+use super::address::Prefix;
 use super::forwarded::Elements;
 use super::request::field_name;
 use super::{Extracted, KeyExtractor, node};
 use crate::error::ConfigError;
 use crate::request::RequestHead;
+use crate::request::peer::{canonical_ip, ipv4_of, peer};
 
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

@@ -34,8 +34,7 @@ use std::pin::Pin;
 
 pub use ratekeeper_core::Key;
 
-pub(crate) use self::address::peer;
-pub use self::address::{PeerAddr, PeerIp, canonical_ip, peer_ip};
+pub use self::address::{PeerIp, peer_ip};
 pub(crate) use self::client_ip::X_FORWARDED_FOR;
 pub use self::client_ip::{ClientIp, TrustedProxies, client_ip};
 pub use self::combine::{Constant, FromFn, constant, extension, from_async_fn, from_fn, global};
@@ -50,6 +49,7 @@ pub use self::request::{
 pub use self::several::{Required, required};
 pub(crate) use self::source::KeySource;
 use crate::request::RequestHead;
+pub use crate::request::peer::{PeerAddr, canonical_ip};
 
 /// Takes a key from a request.
 ///

@@ -13,7 +13,7 @@ use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri, Version, req
 use super::Match;
 use super::host::of_authority;
 use super::pattern::Pattern;
-use crate::key::{canonical_ip, peer};
+use super::peer::{canonical_ip, peer};
 
 /// Fields that no browser sends with a preflight, which has neither credentials nor content.
 const NEVER_IN_PREFLIGHTS: [HeaderName; 4] = [AUTHORIZATION, COOKIE, CONTENT_TYPE, TRANSFER_ENCODING];

@@ -5,6 +5,7 @@ pub(crate) mod axum;
 mod head;
 pub(crate) mod host;
 pub(crate) mod pattern;
+pub(crate) mod peer;
 mod response_head;
 
 pub use self::head::RequestHead;
