@@ -52,7 +52,7 @@ pub struct PeerIp {
 /// Behind a proxy, this is the proxy's address, and all clients share one key; see
 /// [`client_ip`](super::client_ip).
 ///
-/// The address is read from the request's extensions: from [`PeerAddr`], or else, with the `axum` feature,
+/// The address is read from the request's extensions: from [`PeerAddr`](super::PeerAddr), or else, with the `axum` feature,
 /// from `ConnectInfo<SocketAddr>`, which is present if the server is started with
 /// `into_make_service_with_connect_info::<SocketAddr>()`.
 pub fn peer_ip() -> PeerIp {
